@@ -19,10 +19,10 @@ from anabranch.cli.output import print_line, print_table
 # 20 failures: of more than that the first ones explain the rest.
 FAILURES_SHOWN = 20
 
-# 5 tracebacks of different places: the further failures of one place repeat it.
+# 5 different tracebacks: further failures of the same nodes mostly repeat them.
 TRACEBACKS_SHOWN = 5
 
-# 120 characters of an error's message fit beside its place.
+# 120 characters of an error's message fit beside its node and scope.
 MESSAGE_CHARACTERS_SHOWN = 120
 
 # `each[3]/inner[0]` is an iteration, `ask#3` a pass, `#3` and `@2` repeats of a coded step.
@@ -62,8 +62,8 @@ class ActivationTable:
     def add(self, activations: Iterable[Activation]) -> None:
         """Count further activations, in the order of their first events."""
         for each in activations:
-            place = each["nodeID"], _kind_of_scope(each["scope"])
-            self._groups.setdefault(place, _Group(each)).add(each)
+            kind = each["nodeID"], _kind_of_scope(each["scope"])
+            self._groups.setdefault(kind, _Group(each)).add(each)
             if each["status"] == "error":
                 self._failed += 1
                 if len(self._failures) < FAILURES_SHOWN:
@@ -84,12 +84,12 @@ class ActivationTable:
             print_table(columns, [_row(group) for group in self._groups.values()])
 
     def _print_tracebacks(self) -> None:
-        by_place = {
+        by_traceback = {
             (each["nodeID"], each["error"]["traceback"]): each
             for each in reversed(self._failures)
             if isinstance(each["error"], Mapping) and each["error"].get("traceback")
         }
-        for each in list(reversed(by_place.values()))[:TRACEBACKS_SHOWN]:
+        for each in list(reversed(by_traceback.values()))[:TRACEBACKS_SHOWN]:
             print_line(f"\n{shown_name(each['nodeID'], each['scope'])}: {traceback_text(each['error'])}")
 
 

@@ -34,7 +34,7 @@ from anabranch.errors import (
 _HINT = "Write it with `def` at the top of a module that the executor imports, and give it what it needs as arguments."
 
 
-StepPlace: TypeAlias = tuple[str, int]
+StepAttempt: TypeAlias = tuple[str, int]
 """Scope and attempt of a step."""
 
 
@@ -42,7 +42,7 @@ class StepExecutors(Protocol):
     """Has steps executed by other processes."""
 
     async def run_step(
-        self, run: Helpers, node: PlanNode, place: StepPlace, *, redone: Redone | None, may_run: bool
+        self, run: Helpers, node: PlanNode, step_attempt: StepAttempt, *, redone: Redone | None, may_run: bool
     ) -> HandlerOutcome:
         """Have one attempt of a step executed. One that `may_run` already is looked for at executors first."""
 

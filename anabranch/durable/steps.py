@@ -77,7 +77,7 @@ class _Asked:
         self.coroutine: Coroutine[Any, Any, Any]
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """File and line, worked out when somebody asks: it takes as long as a good part of a step."""
         lines = (line for start, end, line in self._code.co_lines() if start <= self._instruction < end)
         return f"{self._code.co_filename}, line {next(lines, None)}"
@@ -354,7 +354,7 @@ class Steps:
         for asked in self._unawaited:
             if inspect.getcoroutinestate(asked.coroutine) == inspect.CORO_CREATED:
                 raise StepNotAwaited(
-                    f"step {asked.name!r} was asked for in {asked.place}, but never awaited: nothing was executed"
+                    f"step {asked.name!r} was asked for in {asked.location}, but never awaited: nothing was executed"
                 )
 
     def close(self) -> None:

@@ -85,17 +85,17 @@ def read_history(document: Any, *, what: str) -> RecordedHistory:
         raise InvalidRequest(f"{what} is not a history", hint=_HINT)
     if document.get("formatVersion", FORMAT_VERSION) != FORMAT_VERSION:
         raise InvalidRequest(f"{what} has a format of another version of anabranch", hint="Read it with that version.")
-    place = "/run"
+    pointer = "/run"
     try:
         head = _head(document["run"])
-        place = "/definition"
+        pointer = "/definition"
         definition = dict(document["definition"])
         events = []
         for number, entry in enumerate(document["log"]):
-            place = f"/log/{number}"
+            pointer = f"/log/{number}"
             events.append(_event(entry))
     except (KeyError, TypeError, ValueError, AttributeError) as wrong:
-        raise InvalidRequest(f"{what}{place}: {type(wrong).__name__}: {wrong}", hint=_HINT) from None
+        raise InvalidRequest(f"{what}{pointer}: {type(wrong).__name__}: {wrong}", hint=_HINT) from None
     if not events or events[0].type is not EventType.INPUT_SET:
         raise InvalidRequest(f"{what}/log does not begin with {EventType.INPUT_SET.value}", hint=_HINT)
     left_out = left_out_by(events)

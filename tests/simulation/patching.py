@@ -51,17 +51,17 @@ def _applied(patch: Patch) -> Iterator[None]:
     original = owner.__dict__[name]
     changed = _recompiled(original, patch, module.__dict__, name)
     # Whoever imported a function by its name has it under that name.
-    places = [owner] if outer else [each for each in _our_modules() if each.__dict__.get(name) is original]
+    holders = [owner] if outer else [each for each in _our_modules() if each.__dict__.get(name) is original]
     tables = [] if outer else list(_tables_with(original))
-    for place in places:
-        setattr(place, name, changed)
+    for holder in holders:
+        setattr(holder, name, changed)
     for table, key in tables:
         table[key] = changed
     try:
         yield
     finally:
-        for place in places:
-            setattr(place, name, original)
+        for holder in holders:
+            setattr(holder, name, original)
         for table, key in tables:
             table[key] = original
 

@@ -170,9 +170,9 @@ class DataDoctor:
     # -- what belongs to no run -----------------------------------------------------------
     async def _orphans(self) -> list[DataFinding]:
         found: list[DataFinding] = []
-        place: str | None = _FIRST_ID
-        while place is not None and len(found) < FINDINGS_MAX:
-            orphans, place = await self._store.orphaned_logs(after=place)
+        after: str | None = _FIRST_ID
+        while after is not None and len(found) < FINDINGS_MAX:
+            orphans, after = await self._store.orphaned_logs(after=after)
             stored = await self._store.runs_among(orphans) if orphans else {}  # a run may have begun meanwhile
             for instance_id in orphans:
                 if instance_id not in stored:

@@ -146,16 +146,16 @@ class Explanations:
         """The same answer, with what keeps jobs from executors. The pool of a coded step is known only where its run
         is executed: the log does not have it."""
         sentences = set()
-        places = [reason for reason in _reasons_in(found["waitsFor"]) if "attempt" in reason]
-        jobs = () if self._elsewhere is None or not places else self._elsewhere.jobs_of(instance_id)
+        executions = [reason for reason in _reasons_in(found["waitsFor"]) if "attempt" in reason]
+        jobs = () if self._elsewhere is None or not executions else self._elsewhere.jobs_of(instance_id)
         outstanding = {(each.node_id, each.scope, each.attempt): each for each in jobs}
         queued = Counter[str]()
-        for reason in places:
+        for reason in executions:
             job = outstanding.get((reason["nodeID"], reason["scope"], reason["attempt"]))
             if job is not None:
                 reason["pool"], reason["begun"] = job.pool, job.has_begun
                 queued[job.pool] += not job.has_begun
-        in_pools = [reason for reason in places if "pool" in reason]
+        in_pools = [reason for reason in executions if "pool" in reason]
         if in_pools and self._dead_letters_of is not None:
             found_letters = await self._dead_letters_of(instance_id)
             letters = {(each.node_id, each.scope, each.attempt): each for each in found_letters}

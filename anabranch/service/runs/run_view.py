@@ -209,7 +209,7 @@ def shown(payload: Payload) -> Any:
 
 
 def referred(payload: Payload) -> Any:
-    """The same, with the places and names of large parts, which can be read separately."""
+    """The same, with the paths and names of large parts, which can be read separately."""
     value, division = shown(payload), payload.division
     if division is None or payload.size <= SHOWN_BYTES_MAX:
         return value

@@ -90,18 +90,18 @@ def read_pins(value: Any, pointer: str) -> dict[str, Pin]:
     problems: list[_Problem] = []
     pins: dict[str, Pin] = {}
     for node_id, pin in value.items():
-        place = pointer + pointer_to(node_id)
+        pin_pointer = pointer + pointer_to(node_id)
         if not isinstance(pin, Mapping) or "output" not in pin:
-            problems.append((place, "a pin must be an object with an `output`"))
+            problems.append((pin_pointer, "a pin must be an object with an `output`"))
             continue
         problems += [
-            (place + pointer_to(name), f"unknown field {name[:64]!r} in a pin")
+            (pin_pointer + pointer_to(name), f"unknown field {name[:64]!r} in a pin")
             for name in pin
             if name not in _PIN_FIELDS
         ]
         handle = pin.get("handle")
         if handle is not None and not isinstance(handle, str):
-            problems.append((place + "/handle", "a handle must be text"))
+            problems.append((pin_pointer + "/handle", "a handle must be text"))
             continue
         pins[node_id] = Pin(pin["output"], handle)
     if problems:
@@ -117,10 +117,10 @@ def check_options(options: TrialOptions, plan: Plan) -> None:
         if node_id is not None and node_id not in plan.nodes
     ]
     for node_id, pin in options.pins.items():
-        place, node = "/pins" + pointer_to(node_id), plan.nodes.get(node_id)
+        pin_pointer, node = "/pins" + pointer_to(node_id), plan.nodes.get(node_id)
         found = _problem_of(pin, node, plan)
         if found is not None:
-            problems.append((place + found[0], found[1]))
+            problems.append((pin_pointer + found[0], found[1]))
     if problems:
         raise _refusal(problems)
 
@@ -186,7 +186,7 @@ def trial_plan(options: TrialOptions, known: Mapping[str, Pin], plan: Plan) -> T
 
 
 def _problem_of(pin: Pin, node: PlanNode | None, plan: Plan) -> _Problem | None:
-    """The place and the problem of a pin; None if it is valid."""
+    """The pointer within a pin and its problem; None if it is valid."""
     if node is None:
         return "", "no beginning leads to a node with this id"
     if node in plan.beginnings:

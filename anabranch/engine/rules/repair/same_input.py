@@ -62,7 +62,7 @@ class ChangedInput(NamedTuple):
     """An input that an activation would be given otherwise."""
 
     path: str
-    """A place in its config, `/url`, or a name that its code reads, `ctx.order`."""
+    """A pointer into its config, `/url`, or a name that its code reads, `ctx.order`."""
     before: Any
     after: Any
     """None, too, for what is not there or cannot be resolved."""

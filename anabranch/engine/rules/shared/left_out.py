@@ -20,8 +20,8 @@ _LAST = 2**63
 
 def is_left_out(ranges: Ranges, seq: int) -> bool:
     """Whether this row is left out."""
-    place = bisect_right(ranges, (seq, _LAST)) - 1
-    return place >= 0 and ranges[place][1] >= seq
+    position = bisect_right(ranges, (seq, _LAST)) - 1
+    return position >= 0 and ranges[position][1] >= seq
 
 
 def together(*parts: Iterable[Sequence[int]]) -> Ranges:

@@ -95,14 +95,14 @@ DEFAULT_STEP_RETRY = RetryPolicy(jitter=0.2)
 """The same, with a random fifth: thousands of runs of one function may fail together, and must not retry together."""
 
 
-def _object(value: Any, place: str, known: tuple[str, ...], *, others: tuple[str, ...] = ()) -> Mapping[str, Any]:
+def _object(value: Any, path: str, known: tuple[str, ...], *, others: tuple[str, ...] = ()) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{place} must be an object with {', '.join(known)}")
+        raise ValueError(f"{path} must be an object with {', '.join(known)}")
     for name in value:
         if name not in known and name not in others:
             meant = did_you_mean(str(name)[:64], known)
             advice = f"its fields are {', '.join(known)}" if meant is None else f"d{meant[1:]}"
-            raise ValueError(f"{place} has no field {str(name)[:64]!r}: {advice}")
+            raise ValueError(f"{path} has no field {str(name)[:64]!r}: {advice}")
     return value
 
 

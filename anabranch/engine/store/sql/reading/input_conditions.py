@@ -49,7 +49,7 @@ _WHOLE_IN_SQLITE = """CASE WHEN l.parts IS NULL THEN l.payload ELSE coalesce((
 
 
 def _above(path: Sequence[str]) -> list[str]:
-    """The places on the way to a path, and itself."""
+    """The paths of what is around a path, and itself."""
     return [_STEP_END.join(path[:length]) for length in range(1, len(path) + 1)]
 
 
@@ -62,10 +62,10 @@ def postgresql_condition(wanted: WantedInput, number: int) -> TextClause:
     parameters: dict[str, Any] = {f"path_{number}": path, f"above_{number}": _above(path)}
     whole = _WHOLE_IN_POSTGRESQL.format(number=number)
     guards = ""
-    for place, step in enumerate(path):
+    for position, step in enumerate(path):
         if _ALMOST_INDEX.fullmatch(step) and index_of(step) is None:
-            parameters[f"path_{number}_{place}"] = path[:place]
-            guards += f" AND json_typeof(({whole}) #> CAST(:path_{number}_{place} AS text[])) <> 'array'"
+            parameters[f"path_{number}_{position}"] = path[:position]
+            guards += f" AND json_typeof(({whole}) #> CAST(:path_{number}_{position} AS text[])) <> 'array'"
     names = [f"value_{number}_{index}" for index in range(len(wanted.values))]
     parameters |= {name: value.raw.decode() for name, value in zip(names, wanted.values, strict=True)}
     return text(f"""
@@ -84,16 +84,16 @@ def sqlite_condition(wanted: WantedInput, number: int) -> TextClause:
     parameters: dict[str, Any] = {f"above_{number}": orjson.dumps(_above(path)).decode()}
     whole = _WHOLE_IN_SQLITE.format(number=number)
     sources, conditions = ["workflow_instance_logs AS l"], []
-    for place, step in enumerate(path):
-        above = f"s{place - 1}"
-        source = whole if place == 0 else _container(above)
-        sources.append(f"json_each({source}) AS s{place}")
-        parameters[f"key_{number}_{place}"] = step
-        key = f":key_{number}_{place}"
-        if place > 0 and (index := index_of(step)) is not None:
-            parameters[f"index_{number}_{place}"] = index
-            key = f"CASE {above}.type WHEN 'array' THEN :index_{number}_{place} ELSE {key} END"
-        conditions.append(f"s{place}.key = {key}")
+    for position, step in enumerate(path):
+        above = f"s{position - 1}"
+        source = whole if position == 0 else _container(above)
+        sources.append(f"json_each({source}) AS s{position}")
+        parameters[f"key_{number}_{position}"] = step
+        key = f":key_{number}_{position}"
+        if position > 0 and (index := index_of(step)) is not None:
+            parameters[f"index_{number}_{position}"] = index
+            key = f"CASE {above}.type WHEN 'array' THEN :index_{number}_{position} ELSE {key} END"
+        conditions.append(f"s{position}.key = {key}")
     equal = []
     for index, value in enumerate(wanted.values):
         name = f"value_{number}_{index}"

@@ -20,7 +20,7 @@ from anabranch.cli.event_lines import event_line, shown_name
 from anabranch.cli.outcome import seconds
 from anabranch.cli.output import shown
 from anabranch.cli.own_name import command
-from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.events import ActivationKey, Event, Status
 from anabranch.engine.rules.history import ActivationStatus, ActivationView, History
 from anabranch.engine.rules.payloads import SignalAwaited, SignalReceived
 from anabranch.service.runs.run_view import log_entry
@@ -54,7 +54,7 @@ class RunDisplay:
         self._place = place
         self._awaited: set[str] = set()
         self._history = History()
-        self._activations: dict[tuple[str, str], ActivationView] = {}
+        self._activations: dict[ActivationKey, ActivationView] = {}
         self._status = Status.PENDING
         self._live: Live | None = None
 
@@ -90,7 +90,7 @@ class RunDisplay:
     def _take(self, event: Event) -> ActivationView | SignalReceived | None:
         change = self._history.take(event)
         if isinstance(change, ActivationView):
-            self._activations[change.place] = change
+            self._activations[change.key] = change
             if not self._is_drawn:
                 text = event_line(log_entry(event))
                 if text is not None:
@@ -111,7 +111,7 @@ class RunDisplay:
                     self._awaited.add(name)
                     how = command(["runs", "signal", self._instance_id, name, *self._place])
                     what = "a signal; to send it" if len(wait.events) == 1 else f"several signals; to send {name}"
-                    self._print(f"{shown_name(*change.place)} waits for {what}: {how}")
+                    self._print(f"{shown_name(*change.key)} waits for {what}: {how}")
 
     def _print(self, text: str) -> None:
         """Print a line above the table, never wrapped, so that it can be copied."""
@@ -129,7 +129,7 @@ class RunDisplay:
             began_at = each.at if each.began_at is None else each.began_at
             took = seconds(max(int((each.ended_at or now) - began_at), 0))
             attempt = f"attempt {each.attempt}" if each.attempt > 1 else ""
-            table.add_row(Text(shown_name(*each.place)), Text(each.status, style=_STYLES[each.status]), took, attempt)
+            table.add_row(Text(shown_name(*each.key)), Text(each.status, style=_STYLES[each.status]), took, attempt)
         counts = Counter(each.status.value for each in self._activations.values())
         summary = ", ".join(f"{count} {state}" for state, count in counts.items())
         table.add_row(Text(f"{self._status}", style="bold"), summary)

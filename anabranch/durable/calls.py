@@ -25,6 +25,7 @@ from anabranch.durable.workflow_loop import WorkflowFuture, WorkflowLoop, Workfl
 from anabranch.engine.rules.coded.arguments import differ, shown
 from anabranch.engine.rules.coded.coded_state import CodedState, Step
 from anabranch.engine.rules.coded.names import Rows, StepKind
+from anabranch.engine.rules.events import ActivationKey
 from anabranch.engine.rules.shared.retry import RetryPolicy
 from anabranch.engine.rules.shared.run_state import Phase
 from anabranch.engine.rules.stimuli import (
@@ -40,8 +41,6 @@ from anabranch.engine.rules.values import Payload
 
 Attempt: TypeAlias = Callable[[int], Awaitable[tuple[StepOutcome, BaseException | None]]]
 """One attempt of a step: its outcome, and the exception that it failed with."""
-
-Place: TypeAlias = tuple[str, str]
 
 
 class Stage(Enum):
@@ -126,9 +125,9 @@ class StepCall:
         "context",
         "future",
         "is_elsewhere",
+        "key",
         "kind",
         "name",
-        "place",
         "policy",
         "reported_seq",
         "scope",
@@ -141,7 +140,7 @@ class StepCall:
     def __init__(self, name: str, scope: str, kind: StepKind, branch: StepBranch, policy: RetryPolicy) -> None:
         self.name = name
         self.scope = scope
-        self.place: Place = (name, scope)
+        self.key: ActivationKey = (name, scope)
         self.kind = kind
         self.branch = branch
         self.policy = policy
@@ -194,7 +193,7 @@ class Calls:
     """The open calls of one function by stage, each in the order of arrival."""
 
     def __init__(self) -> None:
-        self._open: dict[Place, StepCall] = {}
+        self._open: dict[ActivationKey, StepCall] = {}
         self._stages: dict[Stage, dict[StepCall, None]] = {stage: {} for stage in _STAGES}
         # To see at a glance whether any call is at one of these.
         self.asked = self._stages[_ASKED]
@@ -206,13 +205,13 @@ class Calls:
         """Those at this stage."""
         return list(self._stages[stage])
 
-    def at(self, place: Place) -> StepCall | None:
+    def at(self, key: ActivationKey) -> StepCall | None:
         """The open call with this key, if any."""
-        return self._open.get(place)
+        return self._open.get(key)
 
     def add(self, call: StepCall) -> None:
         """Add a call that the function has made."""
-        self._open[call.place] = call
+        self._open[call.key] = call
         self.asked[call] = None
 
     def move(self, call: StepCall, stage: Stage) -> None:
@@ -220,7 +219,7 @@ class Calls:
         self._stages[call.stage].pop(call, None)
         call.stage = stage
         if stage is _OVER:
-            self._open.pop(call.place, None)
+            self._open.pop(call.key, None)
             call.attempt_once = call.context = None  # they refer back to it
         else:
             self._stages[stage][call] = None
@@ -237,13 +236,13 @@ class Replay:
 
     def __init__(self, steps: Iterable[Step], *, attempt: int) -> None:
         """`attempt` is that of the workflow; calls of earlier attempts need not be repeated."""
-        asked = sorted((step.first_seq, step.place) for step in steps if step.created_in == attempt)
-        self._unasked = {place for _, place in asked}
+        asked = sorted((step.first_seq, step.key) for step in steps if step.created_in == attempt)
+        self._unasked = {key for _, key in asked}
         self._first_rows = deque(asked)
         """Of those that were not asked for yet, and of some others."""
         self._met = 0
         """How many ends of the log have had their turn."""
-        self._late: list[tuple[int, Place]] = []
+        self._late: list[tuple[int, ActivationKey]] = []
         """Ends that had been passed when they were asked for: they come first."""
 
     @property
@@ -251,24 +250,24 @@ class Replay:
         """True once the function has made all calls that the log has of this attempt."""
         return not self._unasked
 
-    def ask(self, *places: Place) -> None:
+    def ask(self, *keys: ActivationKey) -> None:
         """Note that the function has made these calls."""
-        self._unasked.difference_update(places)
+        self._unasked.difference_update(keys)
 
     def asked_late(self, ended: Step) -> None:
         """Note a call that ended before the last delivered result, in an earlier attempt of the workflow."""
-        heappush(self._late, (ended.ended_seq, ended.place))
+        heappush(self._late, (ended.ended_seq, ended.key))
 
     def has_met(self, ended: Step, endings: Sequence[Step]) -> bool:
         """Whether it is past this result's turn."""
         return self._met > 0 and ended.ended_seq <= endings[self._met - 1].ended_seq
 
-    def next(self, endings: Sequence[Step], settled_seq: int) -> tuple[int, Place] | None:
-        """Row and place of the end that is next; None: no further one is committed."""
+    def next(self, endings: Sequence[Step], settled_seq: int) -> tuple[int, ActivationKey] | None:
+        """Row and key of the end that is next; None: no further one is committed."""
         if self._late:
             return self._late[0]
         if self._met < len(endings) and endings[self._met].ended_seq <= settled_seq:
-            return endings[self._met].ended_seq, endings[self._met].place
+            return endings[self._met].ended_seq, endings[self._met].key
         return None
 
     def pass_on(self) -> None:
@@ -278,7 +277,7 @@ class Replay:
         else:
             self._met += 1
 
-    def missing(self, before: int | None = None) -> tuple[int, Place] | None:
+    def missing(self, before: int | None = None) -> tuple[int, ActivationKey] | None:
         """The calls that the function must have made before the result in row `before` is delivered, including that one
         (None: all by now), but has not."""
         rows = self._first_rows
@@ -290,7 +289,7 @@ class Replay:
 def is_short(call: StepCall, journal: CodedState, *, now: int) -> bool:
     """Whether this wait ends so soon that its function should stay in memory."""
     if call.asked is None:
-        record = journal.steps.get(call.place)
+        record = journal.steps.get(call.key)
         if record is None:
             return False
         if record.has_ended or record.phase is _DISPATCHED:

@@ -21,7 +21,6 @@ import orjson
 from anabranch.durable.calls import (
     Attempt,
     Calls,
-    Place,
     Replay,
     Stage,
     StepBranch,
@@ -47,7 +46,7 @@ from anabranch.engine.rules.coded.names import (
     scope_of_timer,
 )
 from anabranch.engine.rules.coded.replaying import seed_of
-from anabranch.engine.rules.events import SuspendReason
+from anabranch.engine.rules.events import ActivationKey, SuspendReason
 from anabranch.engine.rules.shared.failures import failed_by
 from anabranch.engine.rules.shared.retry import DEFAULT_STEP_RETRY, RetryPolicy
 from anabranch.engine.rules.shared.run_state import Phase, Redone
@@ -116,7 +115,7 @@ class FunctionRun:
         """That of the main task."""
         self._over: asyncio.Future[FunctionSuspended | FunctionBlocked | None] = self._worker_loop.create_future()
         self._has_left = False
-        self.blocked_at: Place | None = None
+        self.blocked_at: ActivationKey | None = None
         """The step where it does not fit its log."""
         self.has_swallowed = False
         """It caught the exception that unwinds it, and continued."""
@@ -173,7 +172,7 @@ class FunctionRun:
         scope = journal.scope_for(name, first_scope, self.attempt)
         call = StepCall(name, scope, kind, self._branch(), policy)
         call.arguments = arguments
-        self._replay.ask(call.place, (name, first_scope))
+        self._replay.ask(call.key, (name, first_scope))
         return call
 
     async def answer(self, call: StepCall, wait: StepOutcome | None = None, attempt_once: Attempt | None = None) -> Any:
@@ -192,12 +191,12 @@ class FunctionRun:
 
     def redone(self, call: StepCall) -> Redone | None:
         """What a reopening of the run changed in the step."""
-        step = self._journal.steps.get(call.place)
+        step = self._journal.steps.get(call.key)
         return None if step is None else step.redone
 
     def has_begun(self, call: StepCall) -> bool:
         """Whether the step has a row."""
-        return call.place in self._journal.steps
+        return call.key in self._journal.steps
 
     # -- what the loop tells --------------------------------------------------------------
     def _timer_set(self, timer: WorkflowTimer) -> StepCall:
@@ -206,7 +205,7 @@ class FunctionRun:
             TIMER_NAME, scope_of_timer(due_at, timer.number), StepKind.SLEEP, self._branch(), DEFAULT_STEP_RETRY
         )
         call.timer, call.wait = timer, AwaitsInstant(due_at)
-        self._replay.ask(call.place)
+        self._replay.ask(call.key)
         self._calls.add(call)
         return call
 
@@ -218,7 +217,7 @@ class FunctionRun:
         if self._has_left or call.stage is _OVER:
             return
         journal = self._run_access.journal
-        record = None if journal is None else journal.steps.get(call.place)
+        record = None if journal is None else journal.steps.get(call.key)
         is_open = call.stage in (_RUNNING, _REPORTED) if record is None else not record.has_ended
         self._calls.move(call, _OVER)
         if call.task is not None:
@@ -279,30 +278,30 @@ class FunctionRun:
     def _look_at_new(self, journal: CodedState, settled_seq: int) -> str | None:
         """Match the new calls with the log; returns the difference if one does not match."""
         for call in list(self._calls.asked):
-            record = journal.steps.get(call.place)
+            record = journal.steps.get(call.key)
             if record is None:
                 continue
             changed = record.created_in == self.attempt and call.differs_from(record)
             if record.kind is not call.kind or changed:
-                self.blocked_at = call.place
+                self.blocked_at = call.key
                 return call.changed_from(record)
-            self._place(call, record, journal, settled_seq)
+            self._set_stage(call, record, journal, settled_seq)
         return None
 
     def _look_at_settled(self, journal: CodedState, settled_seq: int) -> None:
         """Check the reported and the waiting calls for commits."""
         for call in list(self._calls.reported):
-            record = journal.steps.get(call.place)
+            record = journal.steps.get(call.key)
             if record is not None and call.reported_seq < record.seq <= settled_seq:
-                self._place(call, record, journal, settled_seq)
+                self._set_stage(call, record, journal, settled_seq)
         if not self._calls.waiting:
             return
         for call in list(self._calls.waiting):
-            record = None if call.asked is not None else journal.steps.get(call.place)
+            record = None if call.asked is not None else journal.steps.get(call.key)
             if record is not None and (record.has_ended or record.phase is _DISPATCHED):
-                self._place(call, record, journal, settled_seq)
+                self._set_stage(call, record, journal, settled_seq)
 
-    def _place(self, call: StepCall, record: Step, journal: CodedState, settled_seq: int) -> None:
+    def _set_stage(self, call: StepCall, record: Step, journal: CodedState, settled_seq: int) -> None:
         """Move a call to the stage of its latest row, if that is committed."""
         if record.seq > settled_seq:
             self._calls.move(call, _REPORTED)
@@ -317,13 +316,13 @@ class FunctionRun:
             self._calls.move(call, _WAITING)
 
     # -- answers --------------------------------------------------------------------------
-    def _deliver_next(self, journal: CodedState, row: int, place: Place) -> bool:
+    def _deliver_next(self, journal: CodedState, row: int, key: ActivationKey) -> bool:
         """Deliver the next result of the log, if the function has made all calls that precede it."""
-        call, record = self._calls.at(place), journal.steps[place]
+        call, record = self._calls.at(key), journal.steps[key]
         if self._replay.missing(row) is not None:
             return self._fire_unrecorded() or self._changed(before=row)
         if record.step_cancelled and call is not None:
-            self.blocked_at = place
+            self.blocked_at = key
             why = f"it waits for {call.shown}, which its log has as cancelled: the code has changed"
             return self._fire_unrecorded() or self._block(why)
         self._replay.pass_on()
@@ -384,7 +383,7 @@ class FunctionRun:
                 begun.append(call)
         # All of them are under way before the first is tried: one that ends at once must not lend the others' slot.
         for call in begun:
-            record = journal.steps.get(call.place)
+            record = journal.steps.get(call.key)
             if record is None and call.kind is _RUN:
                 call.attempt_began_at = self._worker_loop.time()
             self._begin_attempt(call, 1 if record is None else record.attempt)
@@ -442,7 +441,7 @@ class FunctionRun:
                 next_s = left_s if next_s is None else min(next_s, left_s)
                 continue
             call.attempt_began_at = None
-            if call.place not in journal.steps and not journal.stands_still:
+            if call.key not in journal.steps and not journal.stands_still:
                 self._run_access.report(self._report_of(call, 1, Begun()))
         if age_s == WRITTEN_AFTER_S:
             self._unwritten = None
@@ -451,7 +450,7 @@ class FunctionRun:
 
     def _hand_in(self, call: StepCall, report: StepReport, journal: CodedState) -> None:
         """Report it; it continues after the commit. What else is under way is written with it."""
-        record = journal.steps.get(call.place)
+        record = journal.steps.get(call.key)
         call.reported_seq = 0 if record is None else record.seq
         call.asked = call.attempt_began_at = None
         self._calls.move(call, _REPORTED)
@@ -493,7 +492,7 @@ class FunctionRun:
             self._slot.lend()
             return False
         asked = [call.asked for call in waits if call.asked is not None]
-        return self._end(FunctionSuspended([call.place for call in waits], asked, self._called_by))
+        return self._end(FunctionSuspended([call.key for call in waits], asked, self._called_by))
 
     def _set_alarm(self) -> None:
         """Be called when the earliest timer that has no row is due."""
@@ -537,7 +536,7 @@ class FunctionRun:
             self._alarm = None
         if self._calls.running or self._calls.reported:
             return False
-        left = [call.place for stage in (_WAITING, _ASKED) for call in self._calls.of(stage)]
+        left = [call.key for stage in (_WAITING, _ASKED) for call in self._calls.of(stage)]
         if not left:
             raise self._stuck()
         return self._end(FunctionSuspended(left, (), self._called_by))
@@ -607,7 +606,7 @@ class FunctionRun:
     def _what_it_does(self) -> str:
         """What a function does in place of the recorded call, for messages."""
         known = self._journal.steps
-        new = [call for call in self._calls.of(_ASKED) if call.timer is None and call.place not in known]
+        new = [call for call in self._calls.of(_ASKED) if call.timer is None and call.key not in known]
         if self._main is not None and self._main.done():
             return _how_it_ended(self._main)
         return f"it asks for {new[0].shown}" if new else "it waits"

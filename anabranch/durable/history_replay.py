@@ -29,7 +29,7 @@ from anabranch.engine.queues.task_queue import Slots
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
-from anabranch.engine.rules.events import TERMINALS, Event, EventType
+from anabranch.engine.rules.events import TERMINALS, ActivationKey, Event, EventType
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import FunctionBlocked, FunctionSuspended, StepCancelled, StepReport
@@ -59,7 +59,7 @@ class Replayed:
 
     agreement: Agreement
     message: str = ""
-    step: tuple[str, str] | None = None
+    step: ActivationKey | None = None
     """Name and scope of the step where it differs, or where the log ends."""
     ends: Literal["returns", "raises"] | None = None
     """How it ends if the recorded run is open."""
@@ -132,11 +132,11 @@ class _Replay:
     ends: bool
     """The log has the end of this attempt."""
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
-    _beyond: tuple[str, str] | None = None
+    _beyond: ActivationKey | None = None
     """The first thing that it asks for and the log does not have."""
-    _blocked_at: tuple[str, str] | None = None
+    _blocked_at: ActivationKey | None = None
     """Where it does not fit the log."""
-    _pending: tuple[str, str] | None = None
+    _pending: ActivationKey | None = None
     """A step that the log has begun and not ended."""
 
     # -- in place of a `RunAccess` ----------------------------------------------------------
@@ -174,11 +174,11 @@ class _Replay:
         raise _BeyondLog
 
     def _asks(self, name: str, scope: str) -> None:
-        place = (name, scope)
-        if place in self.journal.steps:
-            self._pending = self._pending or place
+        key = (name, scope)
+        if key in self.journal.steps:
+            self._pending = self._pending or key
         else:
-            self._beyond = self._beyond or place
+            self._beyond = self._beyond or key
         self._stop.set()
 
     # -- the call -------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class _Replay:
             return self._stopped(self._pending)
         return self._ended(outcome, ended)
 
-    def _stopped(self, waits: tuple[str, str] | None) -> Replayed:
+    def _stopped(self, waits: ActivationKey | None) -> Replayed:
         """The outcome of a function that asks for more, or waits."""
         if self._beyond is not None:
             message = f"it asks for {_shown(self._beyond)}, which the log does not have"
@@ -287,8 +287,8 @@ def _latest(journal: CodedState) -> int:
     return max((step.ended_at for step in journal.endings), default=0)
 
 
-def _shown(place: tuple[str, str]) -> str:
-    return f"'{place[0]}{place[1]}'"
+def _shown(key: ActivationKey) -> str:
+    return f"'{key[0]}{key[1]}'"
 
 
 def _cut(payload: Payload) -> str:

@@ -27,7 +27,7 @@ from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ownership.run_access import RunAccess
 from anabranch.engine.queues import present_slot
 from anabranch.engine.rules.coded.coded_state import CodedState
-from anabranch.engine.rules.events import SuspendReason
+from anabranch.engine.rules.events import ActivationKey, SuspendReason
 from anabranch.engine.rules.shared.failures import failed_by, kept_error, who_is
 from anabranch.engine.rules.stimuli import Failed, FunctionBlocked, FunctionSuspended
 from anabranch.engine.telemetry import AroundAttempt
@@ -168,9 +168,9 @@ def function_failure(failure: BaseException, helpers: Helpers) -> Failed:
     return replace(failed, error=replace(failed.error, steps=_failed_steps(failure)))
 
 
-def _failed_steps(failure: BaseException) -> tuple[tuple[str, str], ...]:
+def _failed_steps(failure: BaseException) -> tuple[ActivationKey, ...]:
     """The steps whose errors this one is, or comes from: members of groups, causes and contexts included."""
-    found: dict[tuple[str, str], None] = {}
+    found: dict[ActivationKey, None] = {}
     seen: set[int] = set()
     left: list[BaseException | None] = [failure]
     while left and len(found) < CAUSES_MAX:

@@ -14,7 +14,7 @@ from typing import Any
 
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.drawn.drawn_state import Activation, ContextSnapshot
-from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType
+from anabranch.engine.rules.events import ENDINGS, TERMINALS, ActivationKey, Event, EventType
 from anabranch.engine.rules.evolve import evolve, new_state
 from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.payloads import read_error, read_input, read_trigger
@@ -24,8 +24,6 @@ from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import Completed, EvaluationDue, Failed, NodeResult, Started, TimersDue
 from anabranch.engine.rules.values import Payload, json_equal
 from anabranch.errors import RunError, UnknownTrigger
-
-Place = tuple[str, str]
 
 
 class DifferenceKind(StrEnum):
@@ -79,23 +77,23 @@ class _Recording:
     def __init__(self, plan: Plan, head: InstanceHead, log: Sequence[Event]) -> None:
         self.plan = plan
         self.log = log
-        self.endings: dict[Place, Event] = {}
-        self.dispatched: dict[Place, Event] = {}
-        self.contexts: dict[Place, ContextSnapshot] = {}
+        self.endings: dict[ActivationKey, Event] = {}
+        self.dispatched: dict[ActivationKey, Event] = {}
+        self.contexts: dict[ActivationKey, ContextSnapshot] = {}
         self.end: Event | None = None
         state = new_state(plan, head)
         for event in log:
             evolve(state, event)
             if is_left_out(head.left_out, event.seq):
                 continue
-            place = (event.node_id, event.scope)
-            if event.type is EventType.NODE_DISPATCHED and place not in self.dispatched:
-                self.dispatched[place] = event
-                activation = state.activation(*place)
+            key = (event.node_id, event.scope)
+            if event.type is EventType.NODE_DISPATCHED and key not in self.dispatched:
+                self.dispatched[key] = event
+                activation = state.activation(*key)
                 if activation is not None:
-                    self.contexts[place] = activation.context
+                    self.contexts[key] = activation.context
             elif event.type in ENDINGS:
-                self.endings[place] = event
+                self.endings[key] = event
             elif event.type in TERMINALS:
                 self.end = event
 
@@ -110,11 +108,11 @@ class _GraphReplay:
         self._state = new_state(
             plan, replace(head, deadline_at=None, available_at=head.created_at, left_out=(), generation=0)
         )
-        dispatched = {place: event.created_at for place, event in recording.dispatched.items()}
+        dispatched = {key: event.created_at for key, event in recording.dispatched.items()}
         self._state.dispatch_times = dispatched
         self._now = head.created_at
         self._new: list[Event] = []
-        self._refused: dict[Place, str] = {}
+        self._refused: dict[ActivationKey, str] = {}
         """Activations that the log has no answer for, and why."""
 
     def differences(self) -> list[Difference]:
@@ -142,15 +140,15 @@ class _GraphReplay:
     def _next_answered(self) -> tuple[Activation, Event] | None:
         """The open activation that ended first in the log, if the log's answer is one for it."""
         found: list[tuple[int, Activation, Event]] = []
-        for place, activation in self._state.running.items():
-            ending = self._recording.endings.get(place)
-            if place in self._refused or ending is None or ending.type is EventType.NODE_SKIPPED:
+        for key, activation in self._state.running.items():
+            ending = self._recording.endings.get(key)
+            if key in self._refused or ending is None or ending.type is EventType.NODE_SKIPPED:
                 continue
             why = self._why_not(activation, ending)
             if why is None:
                 found.append((ending.seq, activation, ending))
             else:
-                self._refused[place] = why
+                self._refused[key] = why
         if not found:
             return None
         _, activation, ending = min(found, key=lambda each: each[0])
@@ -163,13 +161,13 @@ class _GraphReplay:
             outcome = Completed(ending.payload, ending.next_handle)
         else:
             outcome = Failed(RunError.from_json(read_error(ending.payload)), retryable=False)
-        node_id, scope = activation.place
+        node_id, scope = activation.key
         self._decide(NodeResult(node_id, scope, activation.attempt, outcome))
 
     # -- may the log answer? --------------------------------------------------------------
     def _why_not(self, activation: Activation, ending: Event) -> str | None:
         """Why this activation cannot use the recorded result; None if it can."""
-        node, was = activation.node, self._recording.plan.node_at(*activation.place)
+        node, was = activation.node, self._recording.plan.node_at(*activation.key)
         if was is None or was.type != node.type:
             return f"it was of the type {was.type}" if was is not None else "it was not in the graph"
         if not json_equal(dict(was.config), dict(node.config)):
@@ -180,7 +178,7 @@ class _GraphReplay:
             and ending.next_handle not in node.exits
         ):
             return f"it left by {ending.next_handle!r}, which it does not have any more"
-        before = self._recording.contexts.get(activation.place)
+        before = self._recording.contexts.get(activation.key)
         changed = None if before is None else changed_input(node, before, activation.context)
         return None if changed is None else f"its input is another one: {changed.path}"
 
@@ -188,45 +186,45 @@ class _GraphReplay:
     def _compared(self) -> Iterator[Difference]:
         endings = {(event.node_id, event.scope): event for event in self._new if event.type in ENDINGS}
         dispatched = {(event.node_id, event.scope) for event in self._new if event.type is EventType.NODE_DISPATCHED}
-        for place, event in self._recording.dispatched.items():
-            if place in dispatched:
-                yield from self._compared_both(place, endings.get(place))
-            elif place[0] not in self._plan.nodes:
-                yield _difference(DifferenceKind.ONLY_THEN, place, event.seq, "it ran, and is not in this graph")
-            elif place in endings:
-                yield _difference(DifferenceKind.ONLY_THEN, place, event.seq, "it ran, and would be skipped")
+        for key, event in self._recording.dispatched.items():
+            if key in dispatched:
+                yield from self._compared_both(key, endings.get(key))
+            elif key[0] not in self._plan.nodes:
+                yield _difference(DifferenceKind.ONLY_THEN, key, event.seq, "it ran, and is not in this graph")
+            elif key in endings:
+                yield _difference(DifferenceKind.ONLY_THEN, key, event.seq, "it ran, and would be skipped")
             elif self._state.is_terminal or not self._is_undecided():
-                yield _difference(DifferenceKind.ONLY_THEN, place, event.seq, "it ran, and would not be reached")
-        for place in sorted(dispatched - self._recording.dispatched.keys()):
-            skipped = self._recording.endings.get(place)
+                yield _difference(DifferenceKind.ONLY_THEN, key, event.seq, "it ran, and would not be reached")
+        for key in sorted(dispatched - self._recording.dispatched.keys()):
+            skipped = self._recording.endings.get(key)
             message = "it would run, and was skipped" if skipped is not None else "it would run, and was not reached"
             seq = None if skipped is None else skipped.seq
-            yield _difference(DifferenceKind.ONLY_NOW, place, seq, message)
+            yield _difference(DifferenceKind.ONLY_NOW, key, seq, message)
 
-    def _compared_both(self, place: Place, now: Event | None) -> Iterator[Difference]:
+    def _compared_both(self, key: ActivationKey, now: Event | None) -> Iterator[Difference]:
         """An activation that runs in both."""
-        then = self._recording.endings.get(place)
-        if place in self._refused:
-            seq = self._recording.dispatched[place].seq
-            yield _difference(DifferenceKind.UNKNOWN, place, seq, self._refused[place])
+        then = self._recording.endings.get(key)
+        if key in self._refused:
+            seq = self._recording.dispatched[key].seq
+            yield _difference(DifferenceKind.UNKNOWN, key, seq, self._refused[key])
         elif then is None or then.type is EventType.NODE_SKIPPED:
             if now is not None and now.type is not EventType.NODE_SKIPPED and self._recording.end is None:
                 return  # evaluated a little further than the recorded run had come
         elif now is None:
             return  # undecided, behind something that the log cannot tell
         elif (then.type, then.next_handle) != (now.type, now.next_handle):
-            yield _difference(DifferenceKind.OUTCOME, place, then.seq, f"it {_ended(then)}, and {_ends(now)}")
+            yield _difference(DifferenceKind.OUTCOME, key, then.seq, f"it {_ended(then)}, and {_ends(now)}")
         elif then.type is EventType.NODE_COMPLETED and not json_equal(then.payload.value, now.payload.value):
-            yield _difference(DifferenceKind.VALUE, place, then.seq, "its output would be another one")
+            yield _difference(DifferenceKind.VALUE, key, then.seq, "its output would be another one")
 
     def _is_undecided(self) -> bool:
         """Whether an activation stays open without a recorded result, so that everything behind it is unknown."""
         then = self._recording.dispatched
-        return any(place in self._refused or place not in then for place in self._state.running)
+        return any(key in self._refused or key not in then for key in self._state.running)
 
 
-def _difference(kind: DifferenceKind, place: Place, seq: int | None, message: str) -> Difference:
-    return Difference(kind, *place, seq, message)
+def _difference(kind: DifferenceKind, key: ActivationKey, seq: int | None, message: str) -> Difference:
+    return Difference(kind, *key, seq, message)
 
 
 def _ended(event: Event) -> str:

@@ -17,7 +17,7 @@ from anabranch.engine.console.console_rows import Line, ProgressReport
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.poller import Poller
 from anabranch.engine.ports import ChangeHints, Store
-from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.events import ActivationKey, Event, Status
 from anabranch.engine.rules.shared.left_out import Ranges
 from anabranch.errors import NotFound, StoreUnavailable
 from anabranch.sockets.clients import UPDATES_BEHIND_MAX, Membership, SocketClient
@@ -115,11 +115,11 @@ class Broadcaster:
             room.lines_after = max(room.lines_after, lines[-1].number)
             room.send(SocketMessage.console(instance_id, lines))
 
-    def step_began(self, instance_id: str, place: tuple[str, str], attempt: int) -> None:
+    def step_began(self, instance_id: str, key: ActivationKey, attempt: int) -> None:
         """Announce that a step of a coded run begins here, before it is in the log."""
         room = self._rooms.get(instance_id)
         if room is not None and room.is_open:
-            room.hint_of(place, attempt)
+            room.hint_of(key, attempt)
 
     def progress_made(self, reports: Sequence[ProgressReport]) -> None:
         """Send new progress of activations."""
@@ -291,8 +291,8 @@ class Broadcaster:
         """Send new console lines of runs that other processes own. Raises StoreUnavailable."""
         if self._console is None:
             return
-        places = {instance_id: room.lines_after for instance_id, room in rooms.items()}
-        lines = await self._console.rows.read_since(places, limit=LINES_READ_MAX)
+        positions = {instance_id: room.lines_after for instance_id, room in rooms.items()}
+        lines = await self._console.rows.read_since(positions, limit=LINES_READ_MAX)
         by_run: dict[str, list[Line]] = {}
         for line in lines:
             by_run.setdefault(line.instance_id, []).append(line)

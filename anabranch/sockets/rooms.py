@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from anabranch.engine.ports import InstanceRow
-from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.events import ActivationKey, Event, Status
 from anabranch.sockets.clients import Membership, SocketClient
 from anabranch.sockets.messages import SNAPSHOT, SocketMessage, Update
 from anabranch.sockets.run_updates import RunProgress
@@ -129,12 +129,12 @@ class Room:
         """The run's rows are gone."""
         self._send_updates(self.progress.end_removed())
 
-    def hint_of(self, place: tuple[str, str], attempt: int) -> None:
+    def hint_of(self, key: ActivationKey, attempt: int) -> None:
         """Send a hint that a step has begun, unless the load is too high."""
         now = self._timer.now()
         if self._singly.covers(1, now):
             self._singly.use(1, now)
-            self.send([SocketMessage.of(self.progress.beginning(place, attempt))])
+            self.send([SocketMessage.of(self.progress.beginning(key, attempt))])
 
     def send(self, messages: Sequence[SocketMessage]) -> None:
         """Send all members a message that is not in the log, after what they already have."""

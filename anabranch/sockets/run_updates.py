@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from anabranch.engine.console.console_rows import ProgressReport
-from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.events import ActivationKey, Event, Status
 from anabranch.engine.rules.history import (
     ActivationStatus,
     ActivationView,
@@ -71,7 +71,7 @@ class RunProgress:
         self.end_update: Update | None = None
         """The update with the end of the run."""
         self._history = History(left_out=left_out)
-        self._reports: dict[tuple[str, str], ProgressReport] = {}
+        self._reports: dict[ActivationKey, ProgressReport] = {}
         """The last reported progress of activations."""
         self._ended_at_root: dict[int, _Ended] = {}
         """By the first row of each activation."""
@@ -116,9 +116,9 @@ class RunProgress:
             updates.append(self._status_update())
         return updates
 
-    def beginning(self, place: tuple[str, str], attempt: int) -> Update:
+    def beginning(self, key: ActivationKey, attempt: int) -> Update:
         """A step has begun: a hint, which is not folded into what is known."""
-        activation = ActivationView(*place, 0, None, attempt=attempt, at=self._at)
+        activation = ActivationView(*key, 0, None, attempt=attempt, at=self._at)
         update = self._node_update(activation)
         update.data["seq"] = None
         update.data.pop("queued", None)
@@ -128,8 +128,8 @@ class RunProgress:
         """Add progress of activations, which is not in the log."""
         updates: list[Update] = []
         for report in reports:
-            place = report.node_id, report.scope
-            known = self._reports.get(place)
+            key = report.node_id, report.scope
+            known = self._reports.get(key)
             if known is not None and known.attempt == report.attempt:
                 if known == report or (report.progress is None and known.began_at == report.began_at):
                     continue
@@ -139,8 +139,8 @@ class RunProgress:
             if known is None and len(self._reports) >= PROGRESS_KEPT_MAX:
                 ended = (each for each in self._reports if each not in self._history.open)
                 del self._reports[next(ended, next(iter(self._reports)))]
-            self._reports[place] = report
-            activation = self._history.open.get(place)
+            self._reports[key] = report
+            activation = self._history.open.get(key)
             if activation is not None and activation.attempt == report.attempt:
                 update = self._node_update(activation)
                 update.data["seq"] = None
@@ -243,7 +243,7 @@ class RunProgress:
 
     def _with_progress(self, activation: ActivationView, node: dict[str, Any]) -> dict[str, Any]:
         """The update with when it began and its progress, as far as these were reported."""
-        report = self._reports.get(activation.place)
+        report = self._reports.get(activation.key)
         if report is not None and report.attempt == activation.attempt:
             node |= report.as_json()
         if _is_dispatched(activation) and "beganAt" not in node:

@@ -169,7 +169,7 @@ class FedRun:
         plan = self._plan
         node = None if plan is None else plan.nodes.get(activation.node_id)
         if plan is not None and node is not None and node.item is not None:
-            node = plan.node_at(*activation.place)  # for one item it may run as another type
+            node = plan.node_at(*activation.key)  # for one item it may run as another type
         if meter is not None and not is_given_up:  # otherwise the duration is unknown
             step = meter.step(activation.node_id if node is None or meter.shows_names else node.type)
             if activation.status is _RETRYING:

@@ -108,7 +108,7 @@ def attempt_span(head: InstanceHead, activation: ActivationView, node_type: str 
         span_id = _awaiting_span_id(activation.waits_for.child_id)
         attributes["step.child_id"] = activation.waits_for.child_id
     else:
-        span_id = attempt_span_id(head.instance_id, *activation.place, activation.attempt)
+        span_id = attempt_span_id(head.instance_id, *activation.key, activation.attempt)
     return Span(
         "workflow.step",
         trace_id_of(head),

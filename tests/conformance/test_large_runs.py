@@ -12,7 +12,7 @@ from anabranch.engine.ports import InstanceRow, OutputsRead, Store
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.history import ActivationFilter, ActivationStatus
 from anabranch.service.runs import iterations as iterations_module
-from anabranch.service.runs.iterations import IterationsWanted, Place, iterations_page
+from anabranch.service.runs.iterations import IterationsWanted, PageStart, iterations_page
 from anabranch.service.runs.run_totals import RunTotals
 from anabranch.service.runs.run_view import activations_in, step
 from tests.conformance.building import (
@@ -161,9 +161,9 @@ async def test_totals_count_every_activation_and_each_row_once(store: Store) -> 
 async def pages(store: Store, row: InstanceRow, *statuses: ActivationStatus, limit: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     wanted = IterationsWanted(node_id="each", statuses=statuses, limit=limit)
-    place: Place | None = Place()
-    while place is not None:
-        items, place = await iterations_page(store, row, wanted, after=place)
+    after: PageStart | None = PageStart()
+    while after is not None:
+        items, after = await iterations_page(store, row, wanted, after=after)
         assert len(items) <= limit
         found += items
     return found

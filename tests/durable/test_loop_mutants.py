@@ -23,9 +23,9 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
     "answers in the order in which they were asked for": (
         Patch(
             f"{_FUNCTION}._deliver_next",
-            "call, record = self._calls.at(place), journal.steps[place]",
-            "place = next((each.place for each in self._calls.of(_ENDED)), place)\n"
-            "    call, record = self._calls.at(place), journal.steps[place]",
+            "call, record = self._calls.at(key), journal.steps[key]",
+            "key = next((each.key for each in self._calls.of(_ENDED)), key)\n"
+            "    call, record = self._calls.at(key), journal.steps[key]",
         ),
     ),
     "tasks hash by their addresses": (

@@ -12,6 +12,7 @@ from anabranch.engine.console.console import Console
 from anabranch.engine.console.console_rows import Line, ProgressReport, StoredLines, StoredSize
 from anabranch.engine.console.console_writer import ConsoleOptions
 from anabranch.engine.handling import Helpers
+from anabranch.engine.rules.events import ActivationKey
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import DatabaseAway
 from tests.engine.conftest import TENANT
@@ -95,7 +96,7 @@ class Watcher:
     def lines_logged(self, instance_id: str, lines: Sequence[Line]) -> None:
         self.texts += [line.text for line in lines]
 
-    def step_began(self, instance_id: str, place: tuple[str, str], attempt: int) -> None:
+    def step_began(self, instance_id: str, key: ActivationKey, attempt: int) -> None:
         raise AssertionError("no step begins here")
 
     def progress_made(self, reports: Sequence[ProgressReport]) -> None:

@@ -93,7 +93,7 @@ def _coded(state: CodedState) -> dict[str, Any]:
 
 def _open(activation: OpenActivation) -> list[Any]:
     assert isinstance(activation, Activation | Step | FunctionActivation)
-    node_id, scope = activation.place
+    node_id, scope = activation.key
     event, match = next(iter((activation.events or {}).items()), ("", None))  # in 0.1.0 a wait was for one event
     waits = [event, "" if match is None else json.dumps(match.value)]
     return [

@@ -18,7 +18,7 @@ from typing import Any
 from tests.oracle.activation import Activation, Errors, Iteration, Passes, base_of
 from tests.oracle.expressions import UNKNOWN, Missing, Undetermined, resolve
 from tests.oracle.mapped import expanded, shown
-from tests.oracle.prediction import ABSENT, AtLeast, Ending, Key, Prediction
+from tests.oracle.prediction import ABSENT, ActivationKey, AtLeast, Ending, Prediction
 from tests.oracle.regions import Edge
 from tests.oracle.script import Script, planned_failure, planned_handle
 from tests.oracle.shape import Shape
@@ -45,8 +45,8 @@ def _conclude(activations: list[Activation], regions: list[Activation], values: 
     common = frozenset.intersection(*(a.past for a in stops)) if stops else frozenset(activations)
     # A terminate transitions open activations into skipped ones; a failure of the instance writes no more rows.
     others = frozenset({ABSENT, "skipped"} if any(a.stops == "COMPLETED" for a in stops) else {ABSENT})
-    must: dict[Key, Ending] = {}
-    may: dict[Key, frozenset[str]] = {}
+    must: dict[ActivationKey, Ending] = {}
+    may: dict[ActivationKey, frozenset[str]] = {}
     for a in activations:
         key = shown((a.node["id"], a.scope))
         if not (a.certain and a in common) or a.outcome == "open":

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
-from tests.oracle.prediction import Key
+from tests.oracle.prediction import ActivationKey
 from tests.oracle.shape import Shape
 
 
@@ -25,13 +25,13 @@ class _Reading:
     def __init__(self, shape: Shape, log: Sequence[Event]) -> None:
         self._shape = shape
         self._log = log
-        self._ended: dict[Key, Event] = {(e.node_id, e.scope): e for e in log if e.type in ENDINGS}
+        self._ended: dict[ActivationKey, Event] = {(e.node_id, e.scope): e for e in log if e.type in ENDINGS}
         # A result from outside is an ending that no other event can bring about.
         self._outside = [e.seq for e in log if e.type in ENDINGS and not self._follows_from_another(e)]
 
     def joins(self) -> Iterator[str]:
         """A node is dispatched or skipped right after the edge that decides it, before any other result."""
-        begun: dict[Key, Event] = {}
+        begun: dict[ActivationKey, Event] = {}
         for event in self._log:
             if event.node_id and event.type in (EventType.NODE_DISPATCHED, EventType.NODE_SKIPPED):
                 begun.setdefault((event.node_id, event.scope), event)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from tests.oracle.expressions import UNKNOWN
 
-Key: TypeAlias = tuple[str, str]
+ActivationKey: TypeAlias = tuple[str, str]
 """(node id, scope): one activation."""
 
 ABSENT = "absent"
@@ -42,9 +42,9 @@ class Prediction:
     """The error codes that are possible if the run fails."""
     output: Any
     """The instance output if it completes."""
-    must: Mapping[Key, Ending]
+    must: Mapping[ActivationKey, Ending]
     """Activations that certainly end, and how."""
-    may: Mapping[Key, frozenset[str]]
+    may: Mapping[ActivationKey, frozenset[str]]
     """Activations whose ending depends on timing: the outcomes possible, ABSENT among them."""
     others: frozenset[str] = frozenset({ABSENT})
     """What may become of activations that are listed nowhere."""
@@ -57,7 +57,7 @@ class Observed:
     status: str
     output: Any = None
     code: str | None = None
-    endings: Mapping[Key, Ending] = field(default_factory=dict)
+    endings: Mapping[ActivationKey, Ending] = field(default_factory=dict)
 
 
 def disagreements(prediction: Prediction, observed: Observed) -> Iterator[str]:
@@ -71,15 +71,15 @@ def disagreements(prediction: Prediction, observed: Observed) -> Iterator[str]:
     for key, expected in prediction.must.items():
         got = observed.endings.get(key)
         if got is None or got.outcome != expected.outcome:
-            yield f"{_place(key)}: expected {expected.outcome}, got {got.outcome if got else ABSENT}"
+            yield f"{_shown(key)}: expected {expected.outcome}, got {got.outcome if got else ABSENT}"
         elif expected.attempt is not None and got.attempt != expected.attempt:
-            yield f"{_place(key)}: expected to end at attempt {expected.attempt}, got {got.attempt}"
+            yield f"{_shown(key)}: expected to end at attempt {expected.attempt}, got {got.attempt}"
         elif not agrees(expected.value, got.value):
-            yield f"{_place(key)}: expected the value {expected.value}, got {got.value}"
+            yield f"{_shown(key)}: expected the value {expected.value}, got {got.value}"
     for key, got in observed.endings.items():
         allowed = prediction.may.get(key, prediction.others)
         if key not in prediction.must and got.outcome not in allowed:
-            yield f"{_place(key)}: expected {_one_of(allowed)}, got {got.outcome}"
+            yield f"{_shown(key)}: expected {_one_of(allowed)}, got {got.outcome}"
 
 
 def agrees(expected: Any, got: Any) -> bool:
@@ -100,5 +100,5 @@ def _one_of(names: frozenset[str]) -> str:
     return " or ".join(sorted(names)) or "nothing"
 
 
-def _place(key: Key) -> str:
+def _shown(key: ActivationKey) -> str:
     return f"{key[0]} in {key[1]}" if key[1] else key[0]

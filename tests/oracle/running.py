@@ -10,7 +10,7 @@ from anabranch.testing.memory_store.database import MemoryDatabase
 from anabranch.testing.memory_store.memory_store import MemoryStore
 from tests.driving import Driver, Run
 from tests.oracle.graphs import Case
-from tests.oracle.prediction import Ending, Key, Observed
+from tests.oracle.prediction import ActivationKey, Ending, Observed
 
 _OUTCOMES = {
     EventType.NODE_COMPLETED: "completed",
@@ -33,7 +33,7 @@ async def run_of(
 def observe(run: Run) -> Observed:
     """What the log says; an activation that ended twice is refused here."""
     last = run.log[-1]
-    endings: dict[Key, Ending] = {}
+    endings: dict[ActivationKey, Ending] = {}
     for event in run.log:
         if event.type in _OUTCOMES:
             key = (event.node_id, event.scope)

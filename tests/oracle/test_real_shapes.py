@@ -13,7 +13,7 @@ import pytest
 from anabranch.handlers.registry import builtin_types
 from tests.oracle.graphs import Case
 from tests.oracle.oracle import predict
-from tests.oracle.prediction import Ending, Key
+from tests.oracle.prediction import ActivationKey, Ending
 from tests.oracle.running import observe, run_of
 
 CORPUS = Path(__file__).parent.parent / "corpus" / "real_graphs.jsonl"
@@ -46,13 +46,13 @@ def test_the_engine_ends_every_real_shape_as_written_down(graph: dict[str, Any])
         assert endings(observed.endings) == written_down(case), f"with the input {case['input']}"
 
 
-def endings(found: Mapping[Key, Ending]) -> dict[str, set[Key]]:
+def endings(found: Mapping[ActivationKey, Ending]) -> dict[str, set[ActivationKey]]:
     return {
         outcome: {key for key, ending in found.items() if ending.outcome == outcome}
         for outcome in ("completed", "failed", "skipped")
     }
 
 
-def written_down(case: Mapping[str, Any]) -> dict[str, set[Key]]:
+def written_down(case: Mapping[str, Any]) -> dict[str, set[ActivationKey]]:
     expected = {outcome: {(node, scope) for node, scope in keys} for outcome, keys in case["expect"].items()}
     return {"failed": set(), **expected}

@@ -42,8 +42,8 @@ async def look_how_soon(client: Client, judge: Judge) -> None:
     """Start one more run; see how soon it hears of a signal and of a cancel that come to any process."""
     # With a key: a second probe, after a lost answer, could wait a minute for the handler of the first.
     run = await client.start(probe_case(), idempotency_key="probe")
-    place = (run, "sleeper", "")
-    while place not in judge.ledger.effects or ("ask", "") not in judge.facts(run).waits:
+    effect_key = (run, "sleeper", "")
+    while effect_key not in judge.ledger.effects or ("ask", "") not in judge.facts(run).waits:
         await asyncio.sleep(PROBE_LOOK_S)
     await client.signal(run, "approved")
     await asyncio.sleep(EFFECT_S_MAX)
@@ -51,7 +51,7 @@ async def look_how_soon(client: Client, judge: Judge) -> None:
         judge.accuse(_EFFECT, f"a signal has no effect within {EFFECT_S_MAX} s", run)
     await client.cancel(run)
     await asyncio.sleep(EFFECT_S_MAX)
-    workers = [worker_id for _, worker_id in judge.ledger.effects[place].under_way]
+    workers = [worker_id for _, worker_id in judge.ledger.effects[effect_key].under_way]
     if workers:
         judge.accuse(_EFFECT, f"{workers} runs on {EFFECT_S_MAX} s after the cancel was acknowledged", run)
 
@@ -72,7 +72,7 @@ def last_look(judge: Judge, machines: Machines, database: MemoryDatabase, rariti
     for what, run in judge.families.what_nodes_say_of_their_children(judge.runs):
         judge.accuse(judge.families.what_nodes_say_of_their_children, what, run)
     for done in judge.steps.under_way:
-        judge.accuse("handlers in flight are told to stop", f"{done.place} is still executed", done.function.run_id)
+        judge.accuse("handlers in flight are told to stop", f"{done.key} is still executed", done.function.run_id)
     for run, facts in judge.runs.items():
         record = database.instances.get(run)
         if record is not None:
@@ -104,10 +104,7 @@ def _compare_with_oracle(judge: Judge, run: str, facts: Facts, row: InstanceRow,
         str(row.status.value),
         ended.payload.value if ended.type is EventType.INSTANCE_COMPLETED else None,
         _error_code(ended),
-        {
-            place: Ending(_OUTCOMES[each.type], each.attempt, each.payload.value)
-            for place, each in facts.endings.items()
-        },
+        {key: Ending(_OUTCOMES[each.type], each.attempt, each.payload.value) for key, each in facts.endings.items()},
     )
     for disagreement in disagreements(facts.case.prediction, observed):
         judge.accuse("a run ends as the contract says, whatever crashes", disagreement, run)
@@ -127,8 +124,8 @@ def written_log(judge: Judge, database: MemoryDatabase, run: str | None) -> str:
     lines = [str(record.row)]
     for number, row in enumerate(record.events):
         writer = writers[number] if number < len(writers) else "?"
-        place = f"{row.node_id} {row.scope} #{row.attempt}" if row.node_id else ""
+        shown = f"{row.node_id} {row.scope} #{row.attempt}" if row.node_id else ""
         handle = f" by {row.next_handle}" if row.next_handle else ""
         text = row.payload.raw.decode()[:PAYLOAD_CHARACTERS_MAX]
-        lines.append(f"{row.seq:4} {row.created_at - EPOCH_MS:8} ms {writer:6} {row.type:20} {place}{handle} {text}")
+        lines.append(f"{row.seq:4} {row.created_at - EPOCH_MS:8} ms {writer:6} {row.type:20} {shown}{handle} {text}")
     return "\n".join(lines)

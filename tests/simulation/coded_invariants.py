@@ -34,24 +34,24 @@ def an_attempt_follows_a_failed_one(run: CodedFacts, row: Event, commit: Commit)
     """Each attempt is dispatched once and follows a failed attempt: a crash is not an attempt."""
     if row.type is not EventType.NODE_DISPATCHED:
         return
-    place = (row.node_id, row.scope)
-    last, before = run.last.get(place), run.attempts.get(place, 0)
-    begins = last is None and (place == FUNCTION or (row.mark or NO_MARK).kind in _WRITTEN_AS_BEGUN)
+    key = (row.node_id, row.scope)
+    last, before = run.last.get(key), run.attempts.get(key, 0)
+    begins = last is None and (key == FUNCTION or (row.mark or NO_MARK).kind in _WRITTEN_AS_BEGUN)
     follows = last is not None and last.type is EventType.NODE_ATTEMPT_FAILED
     if row.attempt != before + 1 or not (begins or follows):
-        yield f"attempt {row.attempt} of {place} follows attempt {before}, and {last and last.type}"
+        yield f"attempt {row.attempt} of {key} follows attempt {before}, and {last and last.type}"
 
 
 def an_outcome_is_that_of_the_open_attempt(run: CodedFacts, row: Event, commit: Commit) -> Iterator[str]:
     """What is recorded of a step is about the attempt that was open."""
-    place = (row.node_id, row.scope)
-    if row.type not in _OF_AN_ATTEMPT or place == FUNCTION:
+    key = (row.node_id, row.scope)
+    if row.type not in _OF_AN_ATTEMPT or key == FUNCTION:
         return
-    if row.attempt != run.attempts.get(place, row.attempt if invariants.is_copied(commit) else 1):
-        yield f"{row.type} of attempt {row.attempt} of {place}, while attempt {run.attempts.get(place, 1)} is open"
-    last = run.last.get(place)
+    if row.attempt != run.attempts.get(key, row.attempt if invariants.is_copied(commit) else 1):
+        yield f"{row.type} of attempt {row.attempt} of {key}, while attempt {run.attempts.get(key, 1)} is open"
+    last = run.last.get(key)
     if row.type is EventType.NODE_ATTEMPT_FAILED and last is not None and last.type is not EventType.NODE_DISPATCHED:
-        yield f"attempt {row.attempt} of {place} fails after {last.type}"
+        yield f"attempt {row.attempt} of {key} fails after {last.type}"
 
 
 def what_is_recorded_was_done(run: CodedFacts, row: Event, commit: Commit) -> Iterator[str]:
@@ -59,22 +59,22 @@ def what_is_recorded_was_done(run: CodedFacts, row: Event, commit: Commit) -> It
     spec = run.case.runs.get(row.node_id)
     if spec is None or row.type not in {*_FAILURES, EventType.NODE_COMPLETED}:
         return
-    place = (row.node_id, row.scope)
+    key = (row.node_id, row.scope)
     if row.type is EventType.NODE_COMPLETED:
         done = commit.steps.calls[row.payload.value["call"]]
         if row.attempt <= spec.fails or run.function_attempt < spec.fails_below or spec.fatal:
-            yield f"attempt {row.attempt} of {place} completes; it had to fail"
+            yield f"attempt {row.attempt} of {key} completes; it had to fail"
     else:
         error = row.payload.value["error"]
         if error["code"] != "HANDLER_ERROR":
             if spec.timeout_ms is None or error["code"] != "NODE_TIMEOUT":
-                yield f"{place} fails with {error}, which is not of its making"
+                yield f"{key} fails with {error}, which is not of its making"
             return
         done = commit.steps.calls[int(error["message"].removeprefix("call "))]
         if row.type is EventType.NODE_FAILED and not spec.fatal and row.attempt < spec.tries:
-            yield f"{place} is given up after {row.attempt} of {spec.tries} tries"
-    if done.place != place or done.attempt != row.attempt:
-        yield f"attempt {row.attempt} of {place} is told with what {done.place} came to in try {done.attempt}"
+            yield f"{key} is given up after {row.attempt} of {spec.tries} tries"
+    if done.key != key or done.attempt != row.attempt:
+        yield f"attempt {row.attempt} of {key} is told with what {done.key} came to in try {done.attempt}"
 
 
 def a_function_fits_its_log(run: CodedFacts, row: Event, commit: Commit) -> Iterator[str]:
@@ -110,13 +110,13 @@ def a_suspended_function_has_nothing_to_do(run: CodedFacts, commit: Commit) -> I
     ):
         return
     for done in (*commit.steps.under_way, *function.aborted):
-        is_open = done.place not in run.endings and run.open_attempt(done.place) == done.attempt
+        is_open = done.key not in run.endings and run.open_attempt(done.key) == done.attempt
         if done.function is function and is_open:
-            yield f"it is suspended while {done.place} was executed"
+            yield f"it is suspended while {done.key} was executed"
     if commit.may_have_been_held or any(row.type is EventType.INSTANCE_SUSPENDED for row in run.log):
         return
     for call in function.open:
-        if run.place_of(call, function.attempt) not in run.last:
+        if run.key_of(call, function.attempt) not in run.last:
             yield f"it is suspended, and the log knows nothing of {call}, which a branch waits for"
 
 
@@ -209,13 +209,13 @@ CODED_COMMIT_LAWS: tuple[Callable[[CodedFacts, Commit], Iterator[str]], ...] = (
 
 def _due_time_used(run: CodedFacts, row: Event, commit: Commit) -> int | None:
     """The due time that this row rests on; None if it rests on none."""
-    place, head = (row.node_id, row.scope), commit.after.head
-    last = run.last.get(place)
-    if row.type is EventType.NODE_DISPATCHED and place == FUNCTION and last is None:
+    key, head = (row.node_id, row.scope), commit.after.head
+    last = run.last.get(key)
+    if row.type is EventType.NODE_DISPATCHED and key == FUNCTION and last is None:
         # A start that asked for no time has its time of creation there, by the clock of the process that bore it.
         return head.available_at if head.available_at != head.created_at else None
     if row.type is EventType.NODE_DISPATCHED and row.attempt > 1:
-        return run.due_at(place)
+        return run.due_at(key)
     if row.type is EventType.INSTANCE_FAILED and row.payload.value["code"] == "DEADLINE_EXCEEDED":
         return head.deadline_at
     if row.type is EventType.NODE_COMPLETED and last is not None and "dueAt" in last.payload.value:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch import StepError
-from anabranch.engine.rules.events import EventType
+from anabranch.engine.rules.events import ActivationKey, EventType
 from tests.simulation.coded_facts import CodedFacts
 from tests.simulation.program_functions import Call, FunctionCall, StepLedger
 from tests.simulation.programs import Run
@@ -49,25 +49,25 @@ class CodedJudge:
         if facts.endings:
             self._rarities["coded: function called again"] += 1
 
-    def step_begins(self, function: FunctionCall, call: Call, spec: Run) -> tuple[tuple[str, str], int]:
+    def step_begins(self, function: FunctionCall, call: Call, spec: Run) -> tuple[ActivationKey, int]:
         """A step whose end is recorded is never called again, and an attempt that is not due is not begun."""
         facts = self._facts(function.run_id)
-        place = facts.place_of(call, function.attempt)
-        attempt = facts.open_attempt(place)
+        key = facts.key_of(call, function.attempt)
+        attempt = facts.open_attempt(key)
         if not function.cancelled and self._is_current(function.worker_id, function.run_id):
-            if place in facts.endings:
-                what = f"{place} is called in {function.worker_id}, and has ended with {facts.endings[place].type}"
+            if key in facts.endings:
+                what = f"{key} is called in {function.worker_id}, and has ended with {facts.endings[key].type}"
                 self._accuse(self.step_begins, what, function.run_id)
-            elif attempt > 1 and facts.last[place].type is not EventType.NODE_DISPATCHED:
-                what = f"try {attempt} of {place} begins after {facts.last[place].type}"
+            elif attempt > 1 and facts.last[key].type is not EventType.NODE_DISPATCHED:
+                what = f"try {attempt} of {key} begins after {facts.last[key].type}"
                 self._accuse(self.step_begins, what, function.run_id)
         for other in self.ledger.under_way:
-            same = other.function is function and other.place == place
+            same = other.function is function and other.key == key
             if same and not function.cancelled:
-                self._accuse(self.step_begins, f"{place} is called twice at once", function.run_id)
-        if any(done.place == place and done.attempt == attempt for done in self._calls_of(function.run_id)):
+                self._accuse(self.step_begins, f"{key} is called twice at once", function.run_id)
+        if any(done.key == key and done.attempt == attempt for done in self._calls_of(function.run_id)):
             self._rarities["coded: step called again after a crash"] += 1
-        return place, attempt
+        return key, attempt
 
     def told(self, function: FunctionCall, call: Call, value: Any, error: StepError | None) -> None:
         """A function is told what is committed, the same on the first run and on every replay, and nothing before."""

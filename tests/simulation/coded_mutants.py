@@ -68,7 +68,7 @@ CODED_MUTANTS = (
             "                for step in list(builder.state.steps.values()) * (stimulus.blame is not None):\n"
             "                    if not step.has_ended and step.phase is Phase.DISPATCHED:\n"
             "                        again = step.attempt + 1\n"
-            "                        builder.append(EventType.NODE_DISPATCHED, *step.place, again, EMPTY,\n"
+            "                        builder.append(EventType.NODE_DISPATCHED, *step.key, again, EMPTY,\n"
             "                                     mark=step.mark)\n",
         ),
     ),

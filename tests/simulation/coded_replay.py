@@ -21,6 +21,7 @@ from anabranch.engine.ports import InstanceHead
 from anabranch.engine.queues.task_queue import Slots, present_slot
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
+from anabranch.engine.rules.events import ActivationKey
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.stimuli import StepReport
 from tests.simulation.coded_facts import CodedFacts
@@ -83,7 +84,7 @@ class _Listener:
     def function_begins(self, call: FunctionCall) -> None:
         """It may."""
 
-    def step_begins(self, function: FunctionCall, call: Call, spec: Run) -> tuple[tuple[str, str], int]:
+    def step_begins(self, function: FunctionCall, call: Call, spec: Run) -> tuple[ActivationKey, int]:
         self.wrong.append(f"it calls {call}")
         return (call[0], ""), 1
 

@@ -13,13 +13,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType
+from anabranch.engine.rules.events import ENDINGS, TERMINALS, ActivationKey, Event, EventType
 from anabranch.engine.rules.instants import from_iso, to_iso
 from anabranch.engine.rules.values import Payload, is_superset
 from tests.simulation.cases import SimulatedCase
-
-Place = tuple[str, str]
-"""(node id, scope)."""
 
 
 class Verdict(Enum):
@@ -38,7 +35,7 @@ class Signal:
     event: str
     payload: Any
     at: int
-    taken_by: Place | None = None
+    taken_by: ActivationKey | None = None
 
     def fits(self, waiting: Event) -> bool:
         """Does it satisfy this wait?"""
@@ -53,20 +50,20 @@ class RunFacts:
     log: list[Event] = field(default_factory=list)
     writers: list[str] = field(default_factory=list)
     """Worker ids of those who wrote the rows."""
-    endings: dict[Place, Event] = field(default_factory=dict)
-    attempts: dict[Place, int] = field(default_factory=dict)
+    endings: dict[ActivationKey, Event] = field(default_factory=dict)
+    attempts: dict[ActivationKey, int] = field(default_factory=dict)
     """The attempt that is open, or was the last."""
-    last: dict[Place, Event] = field(default_factory=dict)
+    last: dict[ActivationKey, Event] = field(default_factory=dict)
     """The latest row of each activation."""
     signals: dict[int, Signal] = field(default_factory=dict)
-    waits: dict[Place, Event] = field(default_factory=dict)
+    waits: dict[ActivationKey, Event] = field(default_factory=dict)
     """Open waits for a signal."""
     ended: Event | None = None
     is_suspended: bool = False
 
-    def due_at(self, place: Place) -> int | None:
+    def due_at(self, key: ActivationKey) -> int | None:
         """When the latest row of an activation says that it is due."""
-        row = self.last.get(place)
+        row = self.last.get(key)
         due = None if row is None else row.payload.value.get("dueAt")
         return None if due is None else from_iso(due)
 
@@ -94,7 +91,7 @@ class RunFacts:
         else:
             self.absorb_activation(event, (event.node_id, event.scope))
 
-    def absorb_activation(self, event: Event, place: Place) -> None:
+    def absorb_activation(self, event: Event, key: ActivationKey) -> None:
         """Take in a row that is about one activation, or about the run itself."""
         raise NotImplementedError
 
@@ -124,30 +121,30 @@ class RunFacts:
         note = reopened.payload.value
         self.is_suspended = False
         for each in note["redo"]:
-            place = (each["nodeID"], each["scope"])
-            self.attempts[place] = each["attempt"]
-            self.last[place] = replace(
+            key = (each["nodeID"], each["scope"])
+            self.attempts[key] = each["attempt"]
+            self.last[key] = replace(
                 reopened,
                 type=EventType.NODE_ATTEMPT_FAILED,
-                node_id=place[0],
-                scope=place[1],
+                node_id=key[0],
+                scope=key[1],
                 attempt=each["attempt"],
                 payload=Payload.trusted({"dueAt": to_iso(reopened.created_at)}),
             )
-        for place, wait in self.waits.items():
+        for key, wait in self.waits.items():
             if "dueAt" in wait.payload.value:
                 due_at = from_iso(wait.payload.value["dueAt"]) + note["closedMs"]
                 moved = replace(wait, payload=Payload.trusted({**wait.payload.value, "dueAt": to_iso(due_at)}))
-                self.waits[place] = self.last[place] = moved
+                self.waits[key] = self.last[key] = moved
 
-    def absorb_wait(self, event: Event, place: Place) -> None:
+    def absorb_wait(self, event: Event, key: ActivationKey) -> None:
         """Take in NODE_WAITING."""
         note = event.payload.value
         if "signalSeq" in note:
-            self.signals[note["signalSeq"]].taken_by = place
-            self.waits.pop(place, None)
+            self.signals[note["signalSeq"]].taken_by = key
+            self.waits.pop(key, None)
         elif "event" in note:
-            self.waits[place] = event
+            self.waits[key] = event
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -157,7 +154,7 @@ class Facts(RunFacts):
     case: SimulatedCase
     incoming: dict[str, list[tuple[str, str]]] = field(default_factory=lambda: defaultdict(list))
     """node → (source, handle) of its edges, back edges left out."""
-    loops: dict[Place, Event] = field(default_factory=dict)
+    loops: dict[ActivationKey, Event] = field(default_factory=dict)
     scopes: dict[str, set[str]] = field(default_factory=lambda: {"": set()})
     """Scope → nodes with an ending in it."""
     failing: list[str] = field(default_factory=list)
@@ -234,28 +231,28 @@ class Facts(RunFacts):
         self.failing.clear()
         self.terminated = False
 
-    def absorb_activation(self, event: Event, place: Place) -> None:
+    def absorb_activation(self, event: Event, key: ActivationKey) -> None:
         """Take in a row about a node."""
         if not event.node_id:
             return
         ended_here = self.scopes.setdefault(event.scope, set())
         if event.type is EventType.NODE_DISPATCHED:
-            self.attempts[place] = event.attempt
+            self.attempts[key] = event.attempt
         elif event.type is EventType.NODE_WAITING:
-            self.absorb_wait(event, place)
+            self.absorb_wait(event, key)
         elif event.type is EventType.LOOP_OPENED:
-            self.loops[place] = event
+            self.loops[key] = event
         elif event.type in ENDINGS:
-            self.endings[place] = event
+            self.endings[key] = event
             ended_here.add(event.node_id)
-            self.waits.pop(place, None)
+            self.waits.pop(key, None)
             if event.type is EventType.NODE_FAILED and event.next_handle is None:
                 self.failing.append(event.scope)
             node = self.case.shape.nodes[event.node_id]
             if event.type is EventType.NODE_COMPLETED and node.get("config", {}).get("terminate"):
                 self.terminated = True
         if event.type is not EventType.NODE_WAITING or "signalSeq" not in event.payload.value:
-            self.last[place] = event
+            self.last[key] = event
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -263,19 +260,19 @@ class LoopingFacts(Facts):
     """One drawn run with loops without a loop node, or with nodes per item: what follows from what there, `check_log`
     derives at its end, and the oracle says."""
 
-    def absorb_activation(self, event: Event, place: Place) -> None:
+    def absorb_activation(self, event: Event, key: ActivationKey) -> None:
         """Take in a row about a node."""
         if not event.node_id:
             return
         if event.type is EventType.NODE_DISPATCHED:
-            self.attempts[place] = event.attempt
+            self.attempts[key] = event.attempt
         elif event.type is EventType.NODE_WAITING:
-            self.absorb_wait(event, place)
+            self.absorb_wait(event, key)
         elif event.type in ENDINGS:
-            self.endings[place] = event
-            self.waits.pop(place, None)
+            self.endings[key] = event
+            self.waits.pop(key, None)
         if event.type is not EventType.NODE_WAITING or "signalSeq" not in event.payload.value:
-            self.last[place] = event
+            self.last[key] = event
 
 
 def prefixes(scope: str) -> Iterator[str]:

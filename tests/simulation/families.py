@@ -49,12 +49,12 @@ class Families:
         head = None if change.before is not None or change.after is None else change.after.head
         if head is None or head.parent_id is None:
             return
-        place = (head.parent_node_id, head.parent_scope)
-        first = self._children.setdefault(head.parent_id, {}).setdefault(place, head.instance_id)
+        key = (head.parent_node_id, head.parent_scope)
+        first = self._children.setdefault(head.parent_id, {}).setdefault(key, head.instance_id)
         if first != head.instance_id:
-            yield f"{place} of run {head.parent_id} has started {first} already", head.instance_id
+            yield f"{key} of run {head.parent_id} has started {first} already", head.instance_id
         if not self._asks_for(head, runs):
-            yield f"it is created although {place} of run {head.parent_id} is over", head.instance_id
+            yield f"it is created although {key} of run {head.parent_id} is over", head.instance_id
 
     def nobody_is_left_behind(self, transaction: Transaction, runs: Mapping[str, Facts]) -> Iterator[Wrong]:
         """A child whose parent does not wait for it any more ends in the same transaction."""
@@ -79,8 +79,8 @@ class Families:
             if parent.available_at is not None and parent.available_at <= transaction.now:
                 continue
             facts = runs[parent.head.instance_id]
-            for place, child_id in self._children.get(parent.head.instance_id, {}).items():
-                last = facts.last.get((str(place[0]), str(place[1])))
+            for key, child_id in self._children.get(parent.head.instance_id, {}).items():
+                last = facts.last.get((str(key[0]), str(key[1])))
                 waits = last is not None and last.type is EventType.NODE_WAITING
                 if waits and self._rows[child_id].status.is_terminal:
                     yield (
@@ -104,15 +104,15 @@ class Families:
         """What was cancelled because its parent ended is reopened together with it, if it is still awaited."""
         for change in transaction.changes if transaction.operation == "reopen" else ():
             parent_id = "" if change.after is None else change.after.head.instance_id
-            for place, child_id in self._children.get(parent_id, {}).items():
-                last = runs[parent_id].last.get((str(place[0]), str(place[1])))
+            for key, child_id in self._children.get(parent_id, {}).items():
+                last = runs[parent_id].last.get((str(key[0]), str(key[1])))
                 ended = runs[child_id].log[-1]
                 was_taken_along = (
                     ended.type is EventType.INSTANCE_CANCELLED
                     and ended.payload.value == RunCancelledPayload(cancel_reason(parent_id)).payload.value
                 )
                 if was_taken_along and last is not None and last.type is EventType.NODE_WAITING:
-                    yield f"it stays cancelled, and {place} of run {parent_id} waits for it again", child_id
+                    yield f"it stays cancelled, and {key} of run {parent_id} waits for it again", child_id
 
     def what_nodes_say_of_their_children(self, runs: Mapping[str, Facts]) -> Iterator[Wrong]:
         """COMPLETED → its output; FAILED → CHILD_FAILED; CANCELLED → CHILD_CANCELLED."""

@@ -14,7 +14,16 @@ from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.commands import AwaitChild, Wake
 from anabranch.engine.rules.drawn.drawn_state import InstanceState
-from anabranch.engine.rules.events import DEFAULT_HANDLE, ENDINGS, TERMINALS, Event, EventType, Status, SuspendReason
+from anabranch.engine.rules.events import (
+    DEFAULT_HANDLE,
+    ENDINGS,
+    TERMINALS,
+    ActivationKey,
+    Event,
+    EventType,
+    Status,
+    SuspendReason,
+)
 from anabranch.engine.rules.evolve import AnyState, outstanding
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.instants import from_iso
@@ -128,10 +137,10 @@ def nothing_fires_while_suspended(run: RunFacts, row: Event, commit: Commit) -> 
         return
     if row.type is EventType.NODE_DISPATCHED and row.attempt > 1:
         yield f"attempt {row.attempt} of {row.node_id or 'the function'} is dispatched while the run is suspended"
-    place = (row.node_id, row.scope)
-    if row.type is EventType.NODE_WAITING and "signalSeq" in row.payload.value and place in run.waits:
+    key = (row.node_id, row.scope)
+    if row.type is EventType.NODE_WAITING and "signalSeq" in row.payload.value and key in run.waits:
         yield f"the wait of {row.node_id} takes a signal while the run is suspended"
-    last = run.last.get(place)
+    last = run.last.get(key)
     is_timed = last is not None and last.type is EventType.NODE_WAITING and "dueAt" in last.payload.value
     if is_timed and row.type is EventType.NODE_COMPLETED and last is not None and last.seq < row.seq - 1:
         yield f"what {row.node_id} waits for comes while the run is suspended"
@@ -147,12 +156,12 @@ def one_dispatch_per_attempt(run: Facts, row: Event, commit: Commit) -> Iterator
     """Each attempt is dispatched once; attempts count 1, 2, 3… and follow a failed attempt."""
     if row.type is not EventType.NODE_DISPATCHED:
         return
-    place = (row.node_id, row.scope)
-    if row.attempt != run.attempts.get(place, 0) + 1:
-        yield f"attempt {row.attempt} of {row.node_id} follows attempt {run.attempts.get(place, 0)}"
-    elif row.attempt > 1 and run.last[place].type is not EventType.NODE_ATTEMPT_FAILED:
-        yield f"attempt {row.attempt} of {row.node_id} follows {run.last[place].type}"
-    if place in run.endings:
+    key = (row.node_id, row.scope)
+    if row.attempt != run.attempts.get(key, 0) + 1:
+        yield f"attempt {row.attempt} of {row.node_id} follows attempt {run.attempts.get(key, 0)}"
+    elif row.attempt > 1 and run.last[key].type is not EventType.NODE_ATTEMPT_FAILED:
+        yield f"attempt {row.attempt} of {row.node_id} follows {run.last[key].type}"
+    if key in run.endings:
         yield f"{row.node_id} in {row.scope!r} is dispatched after it has ended"
 
 
@@ -160,16 +169,16 @@ def an_outcome_answers_the_open_attempt(run: Facts, row: Event, commit: Commit) 
     """What is recorded of an attempt is about the open attempt, which was executed, but for a disabled node."""
     if row.type not in _OUTCOMES:
         return
-    place = (row.node_id, row.scope)
-    if place in run.endings or place not in run.attempts:
+    key = (row.node_id, row.scope)
+    if key in run.endings or key not in run.attempts:
         yield f"{row.type} of {row.node_id} in {row.scope!r}, which is not open"
-    elif row.attempt != run.attempts[place]:
-        yield f"{row.type} of attempt {row.attempt} while attempt {run.attempts[place]} is open"
+    elif row.attempt != run.attempts[key]:
+        yield f"{row.type} of attempt {row.attempt} while attempt {run.attempts[key]} is open"
     error = row.payload.value.get("error") if isinstance(row.payload.value, dict) else None
     is_own = isinstance(error, dict) and error.get("nodeID") == row.node_id and error.get("scope") == row.scope
     if row.type is EventType.NODE_ATTEMPT_FAILED and not (is_own and error["attempt"] == row.attempt):
         yield f"the failure of attempt {row.attempt} of {row.node_id} is another one's: {error}"
-    node = run.case.plan.node_at(*place)
+    node = run.case.plan.node_at(*key)
     assert node is not None, "it has been dispatched"
     if node.evaluate is not None:
         return  # it is evaluated, not executed: see `a_pure_node_comes_to_what_its_context_says`
@@ -188,11 +197,11 @@ def an_outcome_answers_the_open_attempt(run: Facts, row: Event, commit: Commit) 
 def a_pure_node_comes_to_what_its_context_says(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
     """What is recorded of a pure node is what its config and its context come to, whoever evaluated it, and when."""
     node = run.case.plan.nodes.get(row.node_id)
-    place = (row.node_id, row.scope)
-    if node is None or node.evaluate is None or row.type not in _OUTCOMES or place in run.loops:
+    key = (row.node_id, row.scope)
+    if node is None or node.evaluate is None or row.type not in _OUTCOMES or key in run.loops:
         return
     assert isinstance(commit.folded, InstanceState), "only drawn runs have nodes"
-    activation = commit.folded.activation(*place)
+    activation = commit.folded.activation(*key)
     if activation is None:
         return  # it is not open: another law says so
     try:
@@ -233,11 +242,11 @@ def what_follows_from_an_end_comes_first(run: Facts, row: Event, commit: Commit)
     if last.type not in ENDINGS or (last.node_id, last.scope) == (row.node_id, row.scope):
         return
     for target in run.targets(last.node_id):
-        place = (target, last.scope)
+        key = (target, last.scope)
         verdicts = list(run.verdicts(target, last.scope))
         any_join = run.case.shape.nodes[target].get("joinMode") == "any"
         decided = Verdict.OPEN not in verdicts or (any_join and Verdict.LIVE in verdicts)
-        if decided and place not in run.attempts and place not in run.endings and not run.abandoned(last.scope):
+        if decided and key not in run.attempts and key not in run.endings and not run.abandoned(last.scope):
             yield f"{row.type} of {row.node_id} comes before {target}, which the end of {last.node_id} decides"
 
 
@@ -404,17 +413,17 @@ def a_suspicion_ends_with_the_last_answer(run: RunFacts, commit: Commit) -> Iter
 ANSWERS = {*ENDINGS, EventType.NODE_ATTEMPT_FAILED, EventType.NODE_WAITING, EventType.LOOP_OPENED}
 
 
-def unanswered(log: Sequence[Event]) -> set[tuple[str, str]]:
+def unanswered(log: Sequence[Event]) -> set[ActivationKey]:
     """The activations (node id, scope) whose last attempt has no answer in these rows."""
-    places: set[tuple[str, str]] = set()
+    keys: set[ActivationKey] = set()
     for row in log:
         if row.type is EventType.NODE_DISPATCHED:
-            places.add((row.node_id, row.scope))
+            keys.add((row.node_id, row.scope))
         elif row.type in ANSWERS:
-            places.discard((row.node_id, row.scope))
+            keys.discard((row.node_id, row.scope))
         elif row.type is EventType.INSTANCE_REOPENED:  # they have failed, and are due again
-            places -= {(each.node_id, each.scope) for each in read_reopened(row.payload).redo}
-    return places
+            keys -= {(each.node_id, each.scope) for each in read_reopened(row.payload).redo}
+    return keys
 
 
 def function_is_called(log: Sequence[Event]) -> bool:
@@ -578,9 +587,9 @@ def no_signal_lies_beside_a_wait_that_it_fits(run: RunFacts, commit: Commit) -> 
     if commit.may_have_been_held:
         return  # it is served when the workflow and its tenant are resumed
     for signal in run.untaken():
-        for place, waiting in run.waits.items():
+        for key, waiting in run.waits.items():
             if signal.fits(waiting):
-                yield f"{place} waits, and signal {signal.seq} fits it"
+                yield f"{key} waits, and signal {signal.seq} fits it"
 
 
 def a_completed_run_has_walked_every_path(run: Facts, commit: Commit) -> Iterator[str]:
@@ -668,18 +677,18 @@ LOOPING_COMMIT_LAWS = tuple(
 
 def _due_time_used(run: Facts, row: Event, commit: Commit) -> int | None:
     """The due time that this row rests on; None if it rests on none."""
-    place = (row.node_id, row.scope)
+    key = (row.node_id, row.scope)
     head = commit.after.head
     if row.type is EventType.NODE_DISPATCHED:
         if row.attempt > 1:
-            return run.due_at(place)
+            return run.due_at(key)
         # A start that asked for no time has its time of creation there, by the clock of the process that bore it.
         asked_for_a_time = row.node_id in run.case.shape.beginnings and head.available_at != head.created_at
         return head.available_at if asked_for_a_time else None
     if row.type is EventType.INSTANCE_FAILED and row.payload.value["code"] == "DEADLINE_EXCEEDED":
         return head.deadline_at
     if row.type is EventType.NODE_COMPLETED:
-        last = run.last.get(place)
+        last = run.last.get(key)
         if last is not None and last.type is EventType.NODE_WAITING and "dueAt" in last.payload.value:
             waits_for_signal = "event" in last.payload.value
             if not waits_for_signal or row.next_handle == "timeout":
@@ -710,6 +719,6 @@ def _signature(state: AnyState) -> tuple[object, ...]:
         {event: list(kept) for event, kept in state.kept.items()},
     )
     if isinstance(state, CodedState):
-        return (*common, [(place, step.phase, step.attempt, step.ended_seq) for place, step in state.steps.items()])
+        return (*common, [(key, step.phase, step.attempt, step.ended_seq) for key, step in state.steps.items()])
     scopes = [(path, scope.remaining, scope.live, scope.dead, list(scope.open)) for path, scope in state.scopes.items()]
     return (*common, scopes, state.ends)

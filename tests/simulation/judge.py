@@ -21,7 +21,7 @@ from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.decide import Decision
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead, InstanceState
 from anabranch.engine.rules.drawn.outcomes import EVALUATION_UNITS
-from anabranch.engine.rules.events import Event, EventType, SuspendReason
+from anabranch.engine.rules.events import ActivationKey, Event, EventType, SuspendReason
 from anabranch.engine.rules.evolve import AnyState, evolve, fold, new_state, outstanding
 from anabranch.engine.rules.shared.blame import ALONE_MS
 from anabranch.engine.rules.shared.log_limit import LogLimit
@@ -43,7 +43,7 @@ from tests.simulation.invariants import (
 )
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import SENDER, THIEF
-from tests.simulation.nodes import WORK, Ledger, Place, seen
+from tests.simulation.nodes import WORK, EffectKey, Ledger, seen
 from tests.simulation.processes import SimulatedProcess
 from tests.simulation.rarities import count_coded_row, count_commit, count_looping_row, count_row
 from tests.spec import coded
@@ -86,7 +86,7 @@ class _Watched:
     """Crashes of its process since it was last above suspicion, or resumed."""
     company: int = 0
     """Its company after the first of them."""
-    inputs: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    inputs: dict[ActivationKey, bytes] = field(default_factory=dict)
     """Of a fork: what each activation of its first rows was given."""
 
     def case_type(self, node_id: str, scope: str) -> str:
@@ -135,7 +135,7 @@ class Judge:
         self.answered: Collection[tuple[str, str]] = ()
         """Which executor has reported the result of which job."""
         self._only_poison_kills = only_poison_kills
-        self._keys: dict[str, Place] = {}
+        self._keys: dict[str, EffectKey] = {}
         self._loop = loop
         self._runs: dict[str, _Watched] = {}
         self._digest = hashlib.blake2b(digest_size=16)
@@ -180,19 +180,19 @@ class Judge:
             for what, instance_id in law(transaction, self.runs):
                 self.accuse(law, what, instance_id)
 
-    def execution_begins(self, place: Place, helpers: Helpers, worker_id: str) -> None:
+    def execution_begins(self, effect_key: EffectKey, helpers: Helpers, worker_id: str) -> None:
         """A handler is about to run: its dispatch is committed, and nothing but the attempt is new."""
-        instance_id, node_id, scope = place
+        instance_id, node_id, scope = effect_key
         self._begins_beside(instance_id, worker_id)
         self._begins_in_spite_of_a_pause(instance_id, worker_id)
-        if self._keys.setdefault(helpers.idempotency_key, place) != place:
+        if self._keys.setdefault(helpers.idempotency_key, effect_key) != effect_key:
             what = f"{node_id} in {scope!r} has the key of {self._keys[helpers.idempotency_key]}"
             self.accuse("no two activations have one idempotency key", what, instance_id)
         watched = self._runs.get(instance_id)
         if watched is None or watched.facts.attempts.get((node_id, scope), 0) < helpers.attempt:
             what = f"attempt {helpers.attempt} of {node_id} runs before its dispatch is committed"
             self.accuse(self.execution_begins, what, instance_id)
-        effects = self.ledger.effects.get(place)
+        effects = self.ledger.effects.get(effect_key)
         if effects is None:
             return
         if effects.key != helpers.idempotency_key:
@@ -407,17 +407,17 @@ class Judge:
 
     def _compare_inputs(self, watched: _Watched, row: Event, head: InstanceHead) -> None:
         """What a fork reuses was given the same where it was done."""
-        place = (row.node_id, row.scope)
+        key = (row.node_id, row.scope)
         if row.type is EventType.NODE_DISPATCHED and isinstance(watched.folded, InstanceState):
-            activation = watched.folded.activation(*place)
+            activation = watched.folded.activation(*key)
             if activation is not None:
-                watched.inputs[place] = seen(activation.context)
-        effects = self.ledger.effects.get((head.forked_from or "", *place))
-        is_done = row.type is EventType.NODE_COMPLETED and effects is not None and place in watched.inputs
-        if is_done and effects is not None and watched.case_type(*place) == WORK.type:
+                watched.inputs[key] = seen(activation.context)
+        effects = self.ledger.effects.get((head.forked_from or "", *key))
+        is_done = row.type is EventType.NODE_COMPLETED and effects is not None and key in watched.inputs
+        if is_done and effects is not None and watched.case_type(*key) == WORK.type:
             self.rarities["outcome reused by a fork"] += 1
-            if effects.context != watched.inputs[place]:
-                self.accuse(self._compare_inputs, f"{place} is reused, and sees another context", head.instance_id)
+            if effects.context != watched.inputs[key]:
+                self.accuse(self._compare_inputs, f"{key} is reused, and sees another context", head.instance_id)
 
     def _take_in(self, watched: _Watched, row: Event, head: InstanceHead, writer: str) -> None:
         self._digest.update(

@@ -30,7 +30,7 @@ WORK = NodeType(
 """Takes up to `config.ms`, or `config.exactlyMs`; fails as `config.fails` says (so many first attempts, or FATAL) in
 scopes that end with `config.where`. With `config.poison` it kills the process that executes it."""
 
-Place = tuple[str, str, str]
+EffectKey = tuple[str, str, str]
 """(instance id, node id, scope): one activation."""
 
 
@@ -57,17 +57,17 @@ class Effects:
 class Ledger:
     """All executions of all handlers. `on_begin` is told of each before it does anything."""
 
-    def __init__(self, *, on_begin: Callable[[Place, Helpers, str], None]) -> None:
+    def __init__(self, *, on_begin: Callable[[EffectKey, Helpers, str], None]) -> None:
         self.on_begin = on_begin
-        self.effects: dict[Place, Effects] = {}
+        self.effects: dict[EffectKey, Effects] = {}
 
     def begin(self, helpers: Helpers, worker_id: str) -> Effects:
         """An execution begins."""
-        place = (helpers.instance_id, helpers.node_id, helpers.scope)
-        self.on_begin(place, helpers, worker_id)
-        effects = self.effects.get(place)
+        effect_key = (helpers.instance_id, helpers.node_id, helpers.scope)
+        self.on_begin(effect_key, helpers, worker_id)
+        effects = self.effects.get(effect_key)
         if effects is None:
-            effects = self.effects[place] = Effects(helpers.idempotency_key, seen(helpers.context))
+            effects = self.effects[effect_key] = Effects(helpers.idempotency_key, seen(helpers.context))
         effects.executions.append((helpers.attempt, worker_id))
         effects.under_way.append((helpers, worker_id))
         return effects

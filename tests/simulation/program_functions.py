@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from anabranch import StepError
+from anabranch.engine.rules.events import ActivationKey
 from anabranch.errors import NonRetryable
 from tests.simulation.network import SENDER
 from tests.simulation.programs import (
@@ -78,7 +79,7 @@ class StepCall:
     """Of all calls in this world: it is part of what the function returns or raises."""
     function: FunctionCall
     call: Call
-    place: tuple[str, str]
+    key: ActivationKey
     attempt: int
     """The attempt that this was, as the log stood then."""
 
@@ -89,8 +90,8 @@ class Listener(Protocol):
     def function_begins(self, call: FunctionCall) -> None:
         """A function is called."""
 
-    def step_begins(self, function: FunctionCall, call: Call, spec: Run) -> tuple[tuple[str, str], int]:
-        """A step's function is about to be called; its place, and which try of it that is by the log."""
+    def step_begins(self, function: FunctionCall, call: Call, spec: Run) -> tuple[ActivationKey, int]:
+        """A step's function is about to be called; its key, and which try of it that is by the log."""
 
     def told(self, function: FunctionCall, call: Call, value: Any, error: StepError | None) -> None:
         """The function was answered."""
@@ -120,8 +121,8 @@ class StepLedger:
 
     def begin_step(self, function: FunctionCall, call: Call, spec: Run) -> StepCall:
         """A function is called."""
-        place, attempt = self.listener.step_begins(function, call, spec)
-        begun = StepCall(len(self.calls), function, call, place, attempt)
+        key, attempt = self.listener.step_begins(function, call, spec)
+        begun = StepCall(len(self.calls), function, call, key, attempt)
         self.calls.append(begun)
         self.under_way[begun] = None
         return begun

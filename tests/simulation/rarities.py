@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from anabranch.engine.rules.events import Event, EventType, Status, SuspendReason
+from anabranch.engine.rules.events import ActivationKey, Event, EventType, Status, SuspendReason
 from tests.simulation.coded_facts import FUNCTION, CodedFacts
 from tests.simulation.facts import Facts, RunFacts
 from tests.simulation.invariants import Commit, is_copied
@@ -143,16 +143,16 @@ def count_commit(rarities: Counter[str], commit: Commit) -> None:
 
 def count_row(rarities: Counter[str], run: Facts, row: Event, commit: Commit) -> None:
     """What is rare about a row, against the rows before it."""
-    place = (row.node_id, row.scope)
+    key = (row.node_id, row.scope)
     _count_beginning(rarities, run, row, commit)
     match row.type:
         case EventType.NODE_DISPATCHED if row.attempt > 1:
-            if _writer_of_last(run, place) != commit.sender.worker_id:
+            if _writer_of_last(run, key) != commit.sender.worker_id:
                 rarities["retry after restart"] += 1
         case EventType.NODE_DISPATCHED:
             _count_join(rarities, run, row, commit)
         case EventType.NODE_WAITING:
-            _count_wait(rarities, run, row, place)
+            _count_wait(rarities, run, row, key)
         case EventType.NODE_COMPLETED:
             _count_completion(rarities, run, row, commit)
         case EventType.NODE_FAILED:
@@ -179,11 +179,11 @@ def count_looping_row(rarities: Counter[str], run: Facts, row: Event, commit: Co
     rarities["run with nodes per item retried"] += is_reopened and run.case.is_mapped
     _count_beginning(rarities, run, row, commit)
     if row.scope.rpartition("/")[2].rpartition("[")[0] == row.node_id:
-        place = (row.node_id, row.scope)
+        key = (row.node_id, row.scope)
         rarities["item of a node copied by a fork"] += is_copied(commit)
-        if row.type is EventType.NODE_COMPLETED and place in run.last:
+        if row.type is EventType.NODE_COMPLETED and key in run.last:
             rarities["item of a node done"] += 1
-            rarities["item of a node recovered"] += _writer_of_last(run, place) != commit.sender.worker_id
+            rarities["item of a node recovered"] += _writer_of_last(run, key) != commit.sender.worker_id
 
 
 def _count_beginning(rarities: Counter[str], run: Facts, row: Event, commit: Commit) -> None:
@@ -200,18 +200,18 @@ def _count_beginning(rarities: Counter[str], run: Facts, row: Event, commit: Com
 
 def count_coded_row(rarities: Counter[str], run: CodedFacts, row: Event, commit: Commit) -> None:
     """The same for the row of a coded run."""
-    place = (row.node_id, row.scope)
-    elsewhere = _writer_of_last(run, place) != commit.sender.worker_id
+    key = (row.node_id, row.scope)
+    elsewhere = _writer_of_last(run, key) != commit.sender.worker_id
     match row.type:
         case EventType.NODE_DISPATCHED if row.attempt > 1:
-            rarities["coded: workflow tried again" if place == FUNCTION else "coded: step tried again"] += 1
+            rarities["coded: workflow tried again" if key == FUNCTION else "coded: step tried again"] += 1
             rarities["coded: tried again by another worker"] += elsewhere
-        case EventType.NODE_WAITING if place == FUNCTION:
+        case EventType.NODE_WAITING if key == FUNCTION:
             ready = row.payload.value.get("ready", False)
             rarities["coded: woken while it was suspended" if ready else "coded: function suspended"] += 1
         case EventType.NODE_WAITING:
-            _count_wait(rarities, run, row, place)
-        case EventType.NODE_COMPLETED if place in run.last and elsewhere:
+            _count_wait(rarities, run, row, key)
+        case EventType.NODE_COMPLETED if key in run.last and elsewhere:
             rarities["coded: wait ended by another worker"] += 1
         case EventType.NODE_FAILED if row.scope.find("@") >= 0:
             rarities["coded: step failed again in a later attempt"] += 1
@@ -246,21 +246,21 @@ def _count_join(rarities: Counter[str], run: Facts, row: Event, commit: Commit) 
         rarities["join raced"] += 1
 
 
-def _count_wait(rarities: Counter[str], run: RunFacts, row: Event, place: tuple[str, str]) -> None:
+def _count_wait(rarities: Counter[str], run: RunFacts, row: Event, key: ActivationKey) -> None:
     seq = row.payload.value.get("signalSeq")
     if seq is None:
         return
-    if place not in run.waits:
+    if key not in run.waits:
         rarities["signal kept for a later wait"] += 1
         return
-    due, signal = run.due_at(place), run.signals.get(seq)
+    due, signal = run.due_at(key), run.signals.get(seq)
     if due is not None and signal is not None and abs(due - row.created_at) <= RACE_MS:
         rarities["signal against timeout"] += 1
 
 
 def _count_completion(rarities: Counter[str], run: Facts, row: Event, commit: Commit) -> None:
-    place = (row.node_id, row.scope)
-    last, writer = run.last.get(place), _writer_of_last(run, place)
+    key = (row.node_id, row.scope)
+    last, writer = run.last.get(key), _writer_of_last(run, key)
     if last is None:
         return
     if last.type is EventType.NODE_WAITING and writer != commit.sender.worker_id:
@@ -278,6 +278,6 @@ def _count_completion(rarities: Counter[str], run: Facts, row: Event, commit: Co
             rarities["any-join passed by a late edge"] += (target, row.scope) in run.attempts
 
 
-def _writer_of_last(run: RunFacts, place: tuple[str, str]) -> str | None:
-    row = run.last.get(place)
+def _writer_of_last(run: RunFacts, key: ActivationKey) -> str | None:
+    row = run.last.get(key)
     return None if row is None else run.writers[row.seq - 1]

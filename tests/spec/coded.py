@@ -114,15 +114,15 @@ def report(
     return StepReport(name, scope, attempt, Mark.of(kind, frozenset((2,))), function_attempt, outcome)
 
 
-def done(name: str, output: Any = None, **place: Any) -> StepReport:
+def done(name: str, output: Any = None, **fields: Any) -> StepReport:
     """A step has returned."""
-    return report(name, Completed(Payload.of(output)), **place)
+    return report(name, Completed(Payload.of(output)), **fields)
 
 
-def broken(name: str, *, retryable: bool = True, attempt: int = 1, **place: Any) -> StepReport:
+def broken(name: str, *, retryable: bool = True, attempt: int = 1, **fields: Any) -> StepReport:
     """An attempt of a step has failed."""
     failed = Failed(RunError("HANDLER_ERROR", "ValueError", "no", name, "", attempt), retryable=retryable)
-    return report(name, failed, attempt=attempt, **place)
+    return report(name, failed, attempt=attempt, **fields)
 
 
 def sleeps(name: str, duration_ms: int) -> StepReport:
@@ -147,8 +147,8 @@ def raised(attempt: int = 1) -> NodeResult:
 
 def suspended(*asked: StepReport, awaited: list[str] | None = None) -> NodeResult:
     """The function only waits: for what it has just asked for, or for these steps."""
-    places = [(each.name, each.scope) for each in asked] if awaited is None else [(name, "") for name in awaited]
-    return function(FunctionSuspended(places, asked))
+    keys = [(each.name, each.scope) for each in asked] if awaited is None else [(name, "") for name in awaited]
+    return function(FunctionSuspended(keys, asked))
 
 
 def blocked() -> NodeResult:
@@ -164,10 +164,10 @@ def matched() -> StepReport:
 def picture(state: CodedState) -> dict[str, Any]:
     """A state as plain data: everything that a later decision, or the function, could depend on."""
     steps = {
-        place: (s.kind, s.phase if not s.has_ended else None, s.attempt, s.due_at, s.events, s.names_event, s.child_id,
+        key: (s.kind, s.phase if not s.has_ended else None, s.attempt, s.due_at, s.events, s.names_event, s.child_id,
                 s.ended_seq, s.seq, s.mark, s.arguments, s.created_in, s.undone_in, s.step_cancelled,
                 s.first_seq, s.error, s.output.raw)
-        for place, s in state.steps.items()
+        for key, s in state.steps.items()
     }  # fmt: skip
     ours = state.function
     return {

@@ -16,7 +16,7 @@ from typing import Any
 from anabranch.engine.rules.commands import Command, Dispatch, Wake
 from anabranch.engine.rules.decide import Decision
 from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState, LoopRun, Scope
-from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType, Status
+from anabranch.engine.rules.events import ENDINGS, TERMINALS, ActivationKey, Event, EventType, Status
 from anabranch.engine.rules.evolve import fold, outstanding
 from anabranch.engine.rules.payloads import left_out_by
 from anabranch.engine.rules.shared.left_out import is_left_out
@@ -27,7 +27,7 @@ class Before:
     """What a decision is measured against."""
 
     owed: set[Command]
-    contexts: dict[tuple[str, str], dict[str, Any]]
+    contexts: dict[ActivationKey, dict[str, Any]]
     terminal: bool
     started: bool
     running: set[Command]
@@ -37,7 +37,7 @@ class Before:
     def of(cls, state: InstanceState) -> Before:
         """Note what is owed and seen now."""
         contexts = {key: dict(activation.context) for key, activation in _open_activations(state).items()}
-        running = {Dispatch(*place, activation.attempt) for place, activation in state.running.items()}
+        running = {Dispatch(*key, activation.attempt) for key, activation in state.running.items()}
         return cls(outstanding(state), contexts, state.is_terminal, state.started, running)
 
 
@@ -179,11 +179,11 @@ def _signal(signal: Any) -> tuple[int, str, bytes]:
     return signal.seq, signal.event, signal.payload.raw
 
 
-def _key(activation: Activation) -> tuple[str, str]:
+def _key(activation: Activation) -> ActivationKey:
     return activation.node.id, activation.scope.path
 
 
-def _open_activations(state: InstanceState) -> dict[tuple[str, str], Activation]:
+def _open_activations(state: InstanceState) -> dict[ActivationKey, Activation]:
     return {_key(activation): activation for scope in state.scopes.values() for activation in scope.open.values()}
 
 

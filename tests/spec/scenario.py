@@ -73,7 +73,7 @@ def failed(
     retry_after_ms: int | None = None,
 ) -> NodeResult:
     """The handler of this attempt raised; for good, unless it is `retryable`."""
-    node_id, scope, attempt = place(node)
+    node_id, scope, attempt = parts_of(node)
     error = RunError(code, "Broken", message, node_id, scope, attempt)
     return _result(node, Failed(error, retryable, retry_after_ms))
 
@@ -95,7 +95,7 @@ def child_ended(node: str, status: Status, outcome: Any = None) -> ChildEnded:
 
 def child_of(node: str) -> str:
     """The id of this activation's child."""
-    node_id, scope, _ = place(node)
+    node_id, scope, _ = parts_of(node)
     return child_id(INSTANCE_ID, node_id, scope)
 
 
@@ -109,7 +109,7 @@ def cancel(reason: str = "no longer wanted") -> CancelRequested:
     return CancelRequested(reason)
 
 
-def place(address: str) -> tuple[str, str, int]:
+def parts_of(address: str) -> tuple[str, str, int]:
     """(node id, scope, attempt) of an address such as `each[0]/work#2`, or `ask#2/look` in the second pass of `ask`."""
     scope, _, last = address.rpartition("/")
     node_id, _, attempt = last.partition("#")
@@ -320,7 +320,7 @@ class Scenario:
 
     def context(self, node: str) -> Mapping[str, Any]:
         """The whole context of an open activation."""
-        node_id, scope, _ = place(node)
+        node_id, scope, _ = parts_of(node)
         activation = self.state.activation(node_id, scope)
         assert activation is not None, f"{node} is not open"
         return activation.context
@@ -378,7 +378,7 @@ def begun(document: Mapping[str, Any] | Plan, input_: Any = None, **options: Any
 
 
 def _result(node: str, outcome: HandlerOutcome) -> NodeResult:
-    node_id, scope, attempt = place(node)
+    node_id, scope, attempt = parts_of(node)
     return NodeResult(node_id, scope, attempt, outcome)
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.drawn.outcomes import LOOP_WORK_MAX
-from anabranch.engine.rules.drawn.scopes import base_of, is_pass, place_of
-from anabranch.engine.rules.events import ENDINGS, EventType
+from anabranch.engine.rules.drawn.scopes import base_of, is_pass, scope_key_of
+from anabranch.engine.rules.events import ENDINGS, ActivationKey, EventType
 from anabranch.engine.rules.evolve import outstanding
 from anabranch.engine.rules.graph.plan import Body
 from anabranch.engine.rules.stimuli import NodeResult
@@ -107,7 +107,7 @@ class Weather:
     def result(self, node: str) -> NodeResult:
         """What the handler of a running attempt may come to."""
         rng = self._rng
-        node_id, scope, _ = scenario.place(node)
+        node_id, scope, _ = scenario.parts_of(node)
         planned = self._run.plan.node_at(node_id, scope)
         assert planned is not None
         handle = rng.choice([None, None, *sorted(planned.handles)])
@@ -168,7 +168,7 @@ def finish(run: Scenario) -> None:
 
 
 def _kind_answer(run: Scenario, node: str) -> NodeResult:
-    planned = run.plan.node_at(*scenario.place(node)[:2])
+    planned = run.plan.node_at(*scenario.parts_of(node)[:2])
     assert planned is not None
     if planned.loop is not None:
         return completed(node, [1] if planned.loop.mode == "forEach" else None)
@@ -179,12 +179,12 @@ def _terminated(run: Scenario) -> bool:
     return any(event.type is EventType.NODE_COMPLETED and run.plan.nodes[event.node_id].terminate for event in run.log)
 
 
-def _unended(run: Scenario) -> list[tuple[str, str]]:
+def _unended(run: Scenario) -> list[ActivationKey]:
     """Nodes of opened scopes that have no ending."""
     ended = {(event.node_id, event.scope) for event in run.log if event.type in ENDINGS}
     scopes = {event.scope for event in run.log}
     scopes |= {base_of(scope) for scope in scopes}
-    begun = {(place.node_id, place.scope) for place in map(place_of, filter(is_pass, scopes))}
+    begun = {(scope_key.node_id, scope_key.scope) for scope_key in map(scope_key_of, filter(is_pass, scopes))}
     expected = {(node.id, scope) for scope in scopes for node in _body_of(run, scope).nodes} - begun
     assert not [command for command in outstanding(run.state) if isinstance(command, Dispatch)]
     return sorted(expected - ended)
@@ -193,7 +193,7 @@ def _unended(run: Scenario) -> list[tuple[str, str]]:
 def _body_of(run: Scenario, scope: str) -> Body:
     if not scope:
         return run.plan.root
-    node = run.plan.nodes[place_of(scope).node_id]
+    node = run.plan.nodes[scope_key_of(scope).node_id]
     part = node.region if is_pass(scope) else node.loop
     assert part is not None
     return part.body

@@ -54,10 +54,10 @@ def looping(**fields: Any) -> Scenario:
 
 # -- ids ----------------------------------------------------------------------------------------
 def test_the_id_of_a_child_is_a_uuid_that_only_its_activation_has() -> None:
-    places = [("a", "n", ""), ("b", "n", ""), ("a", "m", ""), ("a", "n", "each[0]"), ("a", "n", "each[1]")]
-    ids = [child_id(*place) for place in places]
-    assert len(set(ids)) == len(places)
-    assert ids == [child_id(*place) for place in places], "the same, whoever asks"
+    activations = [("a", "n", ""), ("b", "n", ""), ("a", "m", ""), ("a", "n", "each[0]"), ("a", "n", "each[1]")]
+    ids = [child_id(*activation) for activation in activations]
+    assert len(set(ids)) == len(activations)
+    assert ids == [child_id(*activation) for activation in activations], "the same, whoever asks"
     for text in ids:
         assert (str(uuid.UUID(text)), uuid.UUID(text).version) == (text, 8)
 

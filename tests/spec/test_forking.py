@@ -47,7 +47,7 @@ def fork(
     return made, forked
 
 
-def places(listed: list[dict[str, Any]]) -> list[str]:
+def keys(listed: list[dict[str, Any]]) -> list[str]:
     return [scenario.address(each["nodeID"], each["scope"]) for each in listed]
 
 
@@ -58,7 +58,7 @@ def reasons(made: ForkPlan) -> dict[str, str]:
 def test_a_fork_at_a_node_reuses_what_is_before_it_and_runs_the_rest() -> None:
     run = begun(LINE).completed("a", "b", "c")
     made, forked = fork(run, chosen=[("b", None)])
-    assert (places(made.reuse), reasons(made), places(made.undecided)) == (["start", "a"], {"b": "CHOSEN"}, ["c"])
+    assert (keys(made.reuse), reasons(made), keys(made.undecided)) == (["start", "a"], {"b": "CHOSEN"}, ["c"])
     assert made.run[0]["effect"] == "again"
     assert made.events[-1].type is EventType.FORKED_FROM
     assert made.events[-1].payload.value["instanceID"] == run.head.instance_id
@@ -76,7 +76,7 @@ def test_a_cut_leaves_later_outcomes_out() -> None:
     run = begun(drawn("start>a, start>b")).completed("a", "b")
     seq = next(event.seq for event in run.log if event.type is EventType.NODE_COMPLETED and event.node_id == "a")
     made, _ = fork(run, seq=seq)
-    assert (places(made.reuse), reasons(made)) == (["start", "a"], {"b": "AFTER_CUT"})
+    assert (keys(made.reuse), reasons(made)) == (["start", "a"], {"b": "AFTER_CUT"})
 
 
 def test_changed_config_and_changed_input_run_again() -> None:
@@ -86,7 +86,7 @@ def test_changed_config_and_changed_input_run_again() -> None:
 
     run = begun(shop("{{ctx.input.n}}"), {"n": 1}).completed("get").then(failed("put"))
     same, _ = fork(run)
-    assert places(same.reuse) == ["start", "get"]
+    assert keys(same.reuse) == ["start", "get"]
     other, _ = fork(run, shop("all"))
     assert reasons(other) == {"get": "CONFIG_CHANGED"}
     changed, _ = fork(run, input_={"n": 2})
@@ -97,14 +97,14 @@ def test_changed_config_and_changed_input_run_again() -> None:
 def test_removed_and_renamed_nodes() -> None:
     run = begun(LINE).completed("a", "b", "c")
     made, _ = fork(run, drawn("start>x, x>d"), renames={"x": "a"})
-    assert (places(made.reuse), reasons(made)) == (["start", "x"], {"d": "NEW"})
-    assert places(made.drop) == ["b", "c"]
+    assert (keys(made.reuse), reasons(made)) == (["start", "x"], {"d": "NEW"})
+    assert keys(made.drop) == ["b", "c"]
 
 
 def test_handled_failures_are_reused_unless_they_are_to_be_redone() -> None:
     run = begun(drawn("start>a, a.error>mend, mend>b")).then(failed("a")).completed("mend").then(failed("b"))
     made, _ = fork(run)
-    assert (places(made.reuse), reasons(made)) == (["start", "a", "mend"], {"b": "FAILED"})
+    assert (keys(made.reuse), reasons(made)) == (["start", "a", "mend"], {"b": "FAILED"})
     redone, _ = fork(run, redo_failed=True)
     assert reasons(redone) == {"a": "FAILED"}
 
@@ -137,7 +137,7 @@ def test_finished_iterations_are_reused() -> None:
     run.then(completed("each", [1, 2, 3])).completed("each[0]/work", "each[2]/work").then(failed("each[1]/work"))
     made, forked = fork(run)
     assert reasons(made) == {"each[1]/work": "FAILED"}
-    assert {"each[0]/work", "each[2]/work"} <= set(places(made.reuse))
+    assert {"each[0]/work", "each[2]/work"} <= set(keys(made.reuse))
     assert forked.completed("each[1]/work", "after").status is Status.COMPLETED
 
 
@@ -153,11 +153,11 @@ def polled() -> Scenario:
 def test_passes_of_loops_without_a_loop_node_are_reused_by_their_number() -> None:
     made, forked = fork(polled())
     assert reasons(made) == {"last": "FAILED"}
-    assert {"ask#1/ask", "ask#1/look", "ask#2/ask", "ask#2/look"} <= set(places(made.reuse))
+    assert {"ask#1/ask", "ask#1/look", "ask#2/ask", "ask#2/look"} <= set(keys(made.reuse))
     assert forked.completed("last").status is Status.COMPLETED
 
     second, forked = fork(polled(), chosen=[("ask", "ask#2")])
-    assert (reasons(second), places(second.undecided)) == ({"ask#2/ask": "CHOSEN"}, ["ask#2/look", "done", "last"])
+    assert (reasons(second), keys(second.undecided)) == ({"ask#2/ask": "CHOSEN"}, ["ask#2/look", "done", "last"])
     forked.then(completed("ask#2/ask"), completed("ask#2/look", handle="again"))
     assert forked.owed == {"ask#3/ask"}
 
@@ -166,7 +166,7 @@ def test_passes_are_found_when_the_header_of_their_loop_was_renamed() -> None:
     renamed = drawn("start>poll, poll>look, look.again>poll, look.else>done, done>last", look=condition("again"))
     made, _ = fork(polled(), renamed, renames={"poll": "ask"})
     assert reasons(made) == {"last": "FAILED"}
-    assert {"poll#1/poll", "poll#1/look", "poll#2/poll", "poll#2/look"} <= set(places(made.reuse))
+    assert {"poll#1/poll", "poll#1/look", "poll#2/poll", "poll#2/look"} <= set(keys(made.reuse))
 
 
 def test_a_signal_that_was_meant_for_an_open_wait_goes_along() -> None:
@@ -201,5 +201,5 @@ def test_the_log_of_a_fork_is_one_that_its_definition_leads_to() -> None:
     call = {"type": "httpRequest", "config": {"url": "https://x.test"}}
     run = begun(drawn("start>w, w>put", w=wait, put=call)).then(asks_for("w", "paid"), signal("paid", 1), failed("put"))
     made, forked = fork(run)
-    assert places(made.reuse) == ["start", "w"], "waits end at once with what they had come to"
+    assert keys(made.reuse) == ["start", "w"], "waits end at once with what they had come to"
     assert check_definition(forked.plan, forked.head, made.events) == []

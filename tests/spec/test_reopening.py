@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from anabranch.engine.handling import Helpers
 from anabranch.engine.rules.drawn.drawn_state import NO_CONTEXT
-from anabranch.engine.rules.events import ENDINGS, EventType, Status
+from anabranch.engine.rules.events import ENDINGS, ActivationKey, EventType, Status
 from anabranch.engine.rules.history import ActivationStatus, History, activations_of
 from anabranch.engine.rules.payloads import left_out_by
 from anabranch.engine.rules.repair.retry_plan import plan_retry
@@ -217,7 +217,7 @@ def test_only_failures_that_nothing_handles_would_end_the_run_as_the_cause_did()
     assert run.status is Status.FAILED
     children = plan_retry(run.plan, run.head, run.log).children
     assert len(children) == len(names)
-    assert {child.place[0] for child in children if child.would_end_run} == {"cause", "bare", "a", "d"}
+    assert {child.key[0] for child in children if child.would_end_run} == {"cause", "bare", "a", "d"}
 
 
 def test_after_a_cancel_no_failure_of_a_child_counts_as_the_cause() -> None:
@@ -281,7 +281,7 @@ def test_whatever_the_graph_and_the_order_a_retried_run_repeats_nothing_and_ends
         except RetryWouldRepeat:
             return
         kept = ended.keys() & effective_endings(run).keys()
-        assert all(ended[place] is not EventType.NODE_COMPLETED for place in ended.keys() - kept)
+        assert all(ended[key] is not EventType.NODE_COMPLETED for key in ended.keys() - kept)
         for event in run.log[rows:]:
             again = event.type is EventType.NODE_DISPATCHED and (event.node_id, event.scope) in kept
             assert not again, f"{event.node_id} in {event.scope} had ended"
@@ -289,7 +289,7 @@ def test_whatever_the_graph_and_the_order_a_retried_run_repeats_nothing_and_ends
         finish(run)
 
 
-def effective_endings(run: Scenario) -> dict[tuple[str, str], EventType]:
+def effective_endings(run: Scenario) -> dict[ActivationKey, EventType]:
     """How the activations ended that have, but for rows that are left out."""
     left_out = left_out_by(run.log)
     endings = (event for event in run.log if event.type in ENDINGS and not is_left_out(left_out, event.seq))

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from anabranch.engine.rules.decide import decide
-from anabranch.engine.rules.events import ENDINGS, Event, EventType
+from anabranch.engine.rules.events import ENDINGS, ActivationKey, Event, EventType
 from anabranch.engine.rules.evolve import evolve, new_state
 from anabranch.engine.rules.payloads import SignalReceived
 from anabranch.engine.rules.shared.run_state import SignalWaits
@@ -26,9 +26,9 @@ def test_open_waits_alone_tell_what_a_signal_meets(seed: int):
     run = begun(drawn(", ".join(f"start>w{number}" for number in range(WAITS))))
     state, now = run.state, run.now
     waits = SignalWaits(state.head)
-    places: set[tuple[str, str]] = set()
+    keys: set[ActivationKey] = set()
     for event in run.log:
-        tell(waits, places, event)
+        tell(waits, keys, event)
     unopened = [f"w{number}" for number in range(WAITS)]
     for _ in range(25):
         if state.is_terminal:
@@ -52,25 +52,25 @@ def test_open_waits_alone_tell_what_a_signal_meets(seed: int):
             event = Event(state.last_seq + 1, EventType.SIGNAL_RECEIVED, "", "", 0, payload, now)
             met = state.oldest_wait(name, Payload.of(value)) is not None
             evolve(state, event)
-            assert tell(waits, places, event) is met
+            assert tell(waits, keys, event) is met
             events = []
         for event in events:
-            tell(waits, places, event)
+            tell(waits, keys, event)
         for event_name in "ab":
             for number in range(2):
                 asked = Payload.of({"n": number})
                 ours, theirs = waits.oldest_wait(event_name, asked), state.oldest_wait(event_name, asked)
                 assert (ours is None) == (theirs is None)
-                assert ours is None or ours.place == theirs.place
+                assert ours is None or ours.key == theirs.key
     assert set(waits.promises) == set(state.promises)
 
 
-def tell(waits: SignalWaits, places: set[tuple[str, str]], event: Event) -> bool | None:
+def tell(waits: SignalWaits, keys: set[ActivationKey], event: Event) -> bool | None:
     """What a store would read of it."""
     is_wait = event.type is EventType.NODE_WAITING and "event" in event.payload.value
     if is_wait:
-        places.add((event.node_id, event.scope))
-    is_end = event.type in ENDINGS and (event.node_id, event.scope) in places
+        keys.add((event.node_id, event.scope))
+    is_end = event.type in ENDINGS and (event.node_id, event.scope) in keys
     if is_wait or is_end or event.type is EventType.SIGNAL_RECEIVED:
         return waits.evolve(event)
     return None

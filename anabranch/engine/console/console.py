@@ -31,6 +31,7 @@ from anabranch.engine.console.console_writer import (
 )
 from anabranch.engine.console.lines import LineOrigin, Progress, prints_kept
 from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID
+from anabranch.engine.rules.events import ActivationKey
 from anabranch.engine.rules.instants import to_iso
 from anabranch.errors import StoreUnavailable
 
@@ -70,7 +71,7 @@ class ConsoleObserver(Protocol):
     def lines_logged(self, instance_id: str, lines: Sequence[Line]) -> None:
         """New lines, in order."""
 
-    def step_began(self, instance_id: str, place: tuple[str, str], attempt: int) -> None:
+    def step_began(self, instance_id: str, key: ActivationKey, attempt: int) -> None:
         """A step begins."""
 
     def progress_made(self, reports: Sequence[ProgressReport]) -> None:

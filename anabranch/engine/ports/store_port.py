@@ -29,7 +29,7 @@ from anabranch.engine.ports.store_records import (
     WorkflowEntry,
     WorkflowVersion,
 )
-from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.events import ActivationKey, Event, Status
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter
 from anabranch.engine.rules.payloads import RunResumed, RunSuspended
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
@@ -268,7 +268,7 @@ class Store(Protocol):
         """The NODE_COMPLETED rows of these nodes at the root scope, or with `all_scopes` in any, in seq order."""
 
     async def read_signal_waits(
-        self, instance_id: str, *, after_seq: int, open_waits: Sequence[tuple[str, str]]
+        self, instance_id: str, *, after_seq: int, open_waits: Sequence[ActivationKey]
     ) -> list[Event]:
         """The rows after a seq about signals and waits for signals, in seq order, and the ends of the given earlier
         waits (node id, scope).

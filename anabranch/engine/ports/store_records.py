@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead
-from anabranch.engine.rules.events import Event, Status, SuspendReason
+from anabranch.engine.rules.events import ActivationKey, Event, Status, SuspendReason
 from anabranch.engine.rules.payloads import RunReopened
 from anabranch.engine.rules.shared.blame import ANY_ROOM, CRASHES_MAX, Blame, SuspectRoom
 from anabranch.engine.rules.shared.left_out import Ranges
@@ -71,7 +71,7 @@ class ActivationPage:
     """The times of the rows that steps of a coded run followed, by seq."""
     next_seq: int | None
     """The next page has the activations that began after this seq; None: there is no next page."""
-    iterated: frozenset[tuple[str, str]] = frozenset()
+    iterated: frozenset[ActivationKey] = frozenset()
     """The loops among them that opened an iteration."""
 
 

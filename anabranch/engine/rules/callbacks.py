@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from anabranch.engine.rules.duration import parse_duration
-from anabranch.engine.rules.events import ENDINGS, Event, EventType
+from anabranch.engine.rules.events import ENDINGS, ActivationKey, Event, EventType
 from anabranch.engine.rules.graph.plan import Body, CallbackInReach, PlanNode
 from anabranch.engine.rules.payloads import read_signal, read_wait
 
@@ -33,8 +33,8 @@ _EVENT = re.compile(r"callback:([0-9a-f]{32})")
 
 def callback_event(instance_id: str, node_id: str, scope: str) -> str:
     """The name of the signal that an activation of `waitForWebhook` waits for."""
-    place = "\x00".join((instance_id, node_id, scope)).encode(errors="surrogatepass")
-    return f"callback:{hashlib.blake2b(place, digest_size=16).hexdigest()}"
+    identity = "\x00".join((instance_id, node_id, scope)).encode(errors="surrogatepass")
+    return f"callback:{hashlib.blake2b(identity, digest_size=16).hexdigest()}"
 
 
 def is_callback_event(event: str) -> bool:
@@ -67,7 +67,7 @@ class CallbackProgress:
 
 def callback_progress(rows: Iterable[Event], event: str) -> CallbackProgress:
     """The progress of a callback, from the rows about signals and waits in a log, in their order."""
-    waits: set[tuple[str, str]] = set()
+    waits: set[ActivationKey] = set()
     is_over = False
     for row in rows:
         if row.type is EventType.SIGNAL_RECEIVED:

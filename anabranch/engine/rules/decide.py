@@ -338,8 +338,8 @@ def _take_promise(builder: DrawnDecisionBuilder, wait: Activation) -> None:
 def _build(builder: DrawnDecisionBuilder) -> Decision:
     """The decision; loops that it left unfinished are continued later."""
     if builder.state.unfinished:
-        for place, loop in builder.state.unfinished.items():
-            if place not in builder.unfinished_before:
+        for key, loop in builder.state.unfinished.items():
+            if key not in builder.unfinished_before:
                 builder.wake(loop)
     return builder.build()
 

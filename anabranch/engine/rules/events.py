@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeAlias
 
 from anabranch.engine.rules.coded.names import Mark
 from anabranch.engine.rules.values import Payload
+
+ActivationKey: TypeAlias = tuple[str, str]
+"""Which activation of a run: (node id, scope). Of a coded run (step name, scope), and ("", "") for its function."""
 
 
 class EventType(StrEnum):

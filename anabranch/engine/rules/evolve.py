@@ -26,7 +26,7 @@ from anabranch.engine.rules.drawn.drawn_state import (
     RegionRun,
     Scope,
 )
-from anabranch.engine.rules.drawn.scopes import place_of
+from anabranch.engine.rules.drawn.scopes import scope_key_of
 from anabranch.engine.rules.events import ERROR_HANDLE, Event, EventType
 from anabranch.engine.rules.graph.plan import AGAIN, Body, Plan, PlanNode
 from anabranch.engine.rules.payloads import (
@@ -95,16 +95,16 @@ def outstanding(state: AnyState) -> set[Command]:
         return set()
     if state.suspension is not None:
         return {Wake("", "", 0, due_at) for due_at in state.own_due_times()}
-    owed: set[Command] = {Dispatch(*place, activation.attempt) for place, activation in state.running.items()}
+    owed: set[Command] = {Dispatch(*key, activation.attempt) for key, activation in state.running.items()}
     for due_at, seq, activation in state.timers:
         if activation.due_at is not None and activation.due_seq == seq:
-            owed.add(Wake(*activation.place, activation.attempt, due_at))
+            owed.add(Wake(*activation.key, activation.attempt, due_at))
     if isinstance(state, InstanceState):
         for loop in state.unfinished.values():
             if loop.due_at is not None:
-                owed.add(Wake(*loop.place, loop.attempt, loop.due_at))
+                owed.add(Wake(*loop.key, loop.attempt, loop.due_at))
     for child_id, waiting in state.children.items():
-        owed.add(AwaitChild(*waiting.place, child_id))
+        owed.add(AwaitChild(*waiting.key, child_id))
     owed.update(Wake("", "", 0, due_at) for due_at in state.own_due_times())
     return owed
 
@@ -142,9 +142,9 @@ def _evolve_suspect(state: AnyState, event: Event, suspicion: Suspicion) -> None
         EVOLVE_CODED[event.type](state, event)
     if event.type is _RECOVERED:
         return
-    place = (event.node_id, event.scope)
-    if place in suspicion.unanswered and (place not in state.running or _is_function_answer(state, event)):
-        suspicion.unanswered.discard(place)
+    key = (event.node_id, event.scope)
+    if key in suspicion.unanswered and (key not in state.running or _is_function_answer(state, event)):
+        suspicion.unanswered.discard(key)
     if not suspicion.unanswered:
         state.suspicion = None
 
@@ -182,12 +182,12 @@ def _nothing(state: InstanceState, event: Event) -> None:
 
 def _node_dispatched(state: InstanceState, event: Event) -> None:
     state.started = True
-    place = node_id, path = event.node_id, event.scope
+    key = node_id, path = event.node_id, event.scope
     scope = state.scopes.get(path) or _open_scope(state, path)
     activation = scope.open.get(node_id)
     at = event.created_at
     if state.dispatch_times:
-        at = state.dispatch_times.get(place, at)
+        at = state.dispatch_times.get(key, at)
     facts = state.facts_at(at)
     if activation is None:
         node = state.plan.nodes[node_id]
@@ -200,9 +200,9 @@ def _node_dispatched(state: InstanceState, event: Event) -> None:
     activation.phase = _DISPATCHED
     activation.attempt = event.attempt
     activation.due_at = None
-    state.running[place] = activation
+    state.running[key] = activation
     if activation.node.evaluate is not None:
-        state.unevaluated[place] = activation
+        state.unevaluated[key] = activation
 
 
 def _node_waiting(state: InstanceState, event: Event) -> None:
@@ -294,15 +294,15 @@ def _open_scope(state: InstanceState, path: str) -> Scope:
 
     The first pass opens a region, and may also be the first event of an iteration.
     """
-    place = place_of(path)
-    parent = state.scopes.get(place.scope) or _open_scope(state, place.scope)
-    if place.is_pass:
-        return _open_pass(state, path, parent, state.plan.nodes[place.node_id], place.index)
-    owner = parent.open[place.node_id]
-    assert owner.loop is not None and owner.node.loop is not None, f"{place.node_id} has not opened"
-    scope = Scope(path, owner.node.loop.body, parent, owner, place.index)
-    scope.bindings = owner.loop.bindings(place.index)
-    owner.loop.opened(place.index, scope)
+    scope_key = scope_key_of(path)
+    parent = state.scopes.get(scope_key.scope) or _open_scope(state, scope_key.scope)
+    if scope_key.is_pass:
+        return _open_pass(state, path, parent, state.plan.nodes[scope_key.node_id], scope_key.index)
+    owner = parent.open[scope_key.node_id]
+    assert owner.loop is not None and owner.node.loop is not None, f"{scope_key.node_id} has not opened"
+    scope = Scope(path, owner.node.loop.body, parent, owner, scope_key.index)
+    scope.bindings = owner.loop.bindings(scope_key.index)
+    owner.loop.opened(scope_key.index, scope)
     _note_room(state, owner)
     state.scopes[path] = scope
     return scope
@@ -319,7 +319,7 @@ def _open_pass(state: InstanceState, path: str, parent: Scope, header: PlanNode,
     scope = Scope(path, header.region.body, parent, owner, number)
     owner.region.number, owner.region.open_pass, owner.region.is_again = number, scope, False
     owner.due_at = None
-    state.unfinished.pop(owner.place, None)
+    state.unfinished.pop(owner.key, None)
     state.scopes[path] = scope
     return scope
 
@@ -344,10 +344,10 @@ def _end_activation(state: InstanceState, event: Event) -> tuple[Scope, PlanNode
 
 def _answered(state: InstanceState, node: PlanNode, event: Event) -> None:
     """Note that an attempt has ended or is no longer awaited."""
-    place = event.node_id, event.scope
-    state.running.pop(place, None)
+    key = event.node_id, event.scope
+    state.running.pop(key, None)
     if node.evaluate is not None:
-        state.unevaluated.pop(place, None)
+        state.unevaluated.pop(key, None)
 
 
 def _write(scope: Scope, node: PlanNode, seq: int, value: Any) -> None:
@@ -438,7 +438,7 @@ def _close_pass(state: InstanceState, owner: Activation, event: Event) -> bool:
     run.open_pass = None
     if run.is_again:
         owner.due_at, owner.due_seq = event.created_at, 0
-        state.unfinished[owner.place] = owner
+        state.unfinished[owner.key] = owner
         return False
     del owner.scope.open[header.id]
     owner.scope.ended.add(header.id)

@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID, Mark, StepKind
-from anabranch.engine.rules.drawn.scopes import base_of, is_item_of, place_of
-from anabranch.engine.rules.events import ENDINGS, ERROR_HANDLE, LOOP_HANDLE, Event, EventType, Status
+from anabranch.engine.rules.drawn.scopes import base_of, is_item_of, scope_key_of
+from anabranch.engine.rules.events import ENDINGS, ERROR_HANDLE, LOOP_HANDLE, ActivationKey, Event, EventType, Status
 from anabranch.engine.rules.payloads import (
     ChildAwaited,
     DelayStarted,
@@ -137,7 +137,7 @@ class ActivationView:
     """In a test run: it took the output that it was pinned to, and was not executed."""
 
     @property
-    def place(self) -> tuple[str, str]:
+    def key(self) -> ActivationKey:
         """Node id and scope: the key of the activation within its run."""
         return self.node_id, self.scope
 
@@ -155,7 +155,7 @@ class ActivationView:
     def handles(self) -> list[str]:
         """The exits that it left by, once it has ended; none if it was skipped. A loop with iterations also left by
         `loop`, and an item of a mapped node by none: the edges leave the whole."""
-        if is_item_of(*self.place):
+        if is_item_of(*self.key):
             return []
         taken = [] if self.next_handle is None else [self.next_handle]
         return [LOOP_HANDLE, *taken] if self.has_iterated else taken
@@ -232,7 +232,7 @@ class History:
         self,
         *,
         times: Mapping[int, int] | None = None,
-        iterated: frozenset[tuple[str, str]] = frozenset(),
+        iterated: frozenset[ActivationKey] = frozenset(),
         left_out: Ranges = NOTHING_LEFT_OUT,
     ) -> None:
         """`times`: write times of rows that are not taken, by seq; `iterated`: loops that opened an iteration.
@@ -240,7 +240,7 @@ class History:
         `left_out`: rows that reopenings of the run left out; they change nothing.
         """
         self._left_out = left_out
-        self.open: dict[tuple[str, str], ActivationView] = {}
+        self.open: dict[ActivationKey, ActivationView] = {}
         self.status = _PENDING
         """As the log has it: whether a run is parked, only its row knows."""
         self.suspension: RunSuspended | None = None
@@ -312,10 +312,10 @@ class History:
             if type_ is _DISPATCHED:
                 self._times[event.seq] = event.created_at
             return None
-        place = (event.node_id, event.scope)
-        activation = self.open.get(place)
+        key = (event.node_id, event.scope)
+        activation = self.open.get(key)
         if activation is None:
-            activation = self.open[place] = self._opened(event, type_)
+            activation = self.open[key] = self._opened(event, type_)
         activation.attempt, activation.seq, activation.at = event.attempt, event.seq, event.created_at
         if type_ is _DISPATCHED:
             activation.status = _RUNS
@@ -343,7 +343,7 @@ class History:
             self._note_iteration(event.node_id, event.scope)
         activation = ActivationView(event.node_id, event.scope, event.seq, began_at, mark)
         activation.attempt_began_at = event.created_at if type_ is _WAITING else began_at
-        activation.has_iterated = activation.place in self._iterated if self._iterated else False
+        activation.has_iterated = activation.key in self._iterated if self._iterated else False
         return activation
 
     def _note_iteration(self, node_id: str, scope: str) -> None:
@@ -380,14 +380,14 @@ class History:
         if type_ is _COMPLETED:
             activation.output, activation.error = event.payload, None
         activation.output_variable = event.output_variable
-        del self.open[activation.place]
+        del self.open[activation.key]
 
 
 def activations_of(
     events: Iterable[Event],
     *,
     times: Mapping[int, int] | None = None,
-    iterated: frozenset[tuple[str, str]] = frozenset(),
+    iterated: frozenset[ActivationKey] = frozenset(),
     end: tuple[Status, int, int] | None = None,
     left_out: Ranges = NOTHING_LEFT_OUT,
 ) -> list[ActivationView]:
@@ -396,11 +396,11 @@ def activations_of(
     `end`: the status of an ended run, the row that ended it, and when.
     """
     history = History(times=times, iterated=iterated, left_out=left_out)
-    found: dict[tuple[str, str], ActivationView] = {}
+    found: dict[ActivationKey, ActivationView] = {}
     for event in events:
         change = history.take(event)
         if isinstance(change, ActivationView):
-            found[change.place] = change
+            found[change.key] = change
     if end is not None:
         history.end(*end)
     return list(found.values())
@@ -436,15 +436,15 @@ def value_left(activation: ActivationView) -> Any:
     return None
 
 
-def loop_of(scope: str) -> tuple[str, str]:
+def loop_of(scope: str) -> ActivationKey:
     """Node id and scope of the loop that an iteration belongs to: for `a[1]/b[2]`, `b` in `a[1]`."""
     return iteration_of(scope)[:2]
 
 
 def iteration_of(scope: str) -> tuple[str, str, int]:
     """The loop's node id, its scope and the index of an iteration: for `a[1]/b[2]`, `b`, `a[1]`, 2."""
-    place = place_of(scope)
-    return place.node_id, place.scope, place.index
+    scope_key = scope_key_of(scope)
+    return scope_key.node_id, scope_key.scope, scope_key.index
 
 
 @dataclass(frozen=True, slots=True)

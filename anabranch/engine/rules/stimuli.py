@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from anabranch.engine.rules.coded.names import Mark
-from anabranch.engine.rules.events import Status, SuspendReason
+from anabranch.engine.rules.events import ActivationKey, Status, SuspendReason
 from anabranch.engine.rules.shared.blame import Blame
 from anabranch.engine.rules.shared.retry import DEFAULT_STEP_RETRY, RetryPolicy
 from anabranch.engine.rules.values import Payload
@@ -166,7 +166,7 @@ class FunctionSuspended:
     """The workflow function only waits and has been unwound. It waits for these keys, some of which it has just asked
     for."""
 
-    awaited: Sequence[tuple[str, str]]
+    awaited: Sequence[ActivationKey]
     asked: Sequence[StepReport] = ()
     called_by: int | None = None
     """The row that made the function run (`FunctionActivation.called_by`); None: whichever it was."""

@@ -50,7 +50,7 @@ from anabranch.rest.models.run_forms import (
 from anabranch.rest.routes.route import Reply, Route, RouteCall
 from anabranch.rest.routes.run_routes import about_run, run_id_of, show_addresses, wait_for_end
 from anabranch.service.cursors import make_cursor, read_cursor, read_number
-from anabranch.service.runs.iterations import IterationsWanted, Place
+from anabranch.service.runs.iterations import IterationsWanted, PageStart
 from anabranch.service.runs.read_verbs import StepFilter
 from anabranch.service.runs.run_view import PayloadDetail
 
@@ -170,13 +170,15 @@ async def get_iterations(call: RouteCall) -> Reply:
     after = None
     if page.cursor is not None:
         index, seq = map(read_number, read_cursor("iterations", page.cursor, parts=2))
-        after = Place(index, seq)
-    items, place = await call.services.workflows.get_iterations(
+        after = PageStart(index, seq)
+    items, following = await call.services.workflows.get_iterations(
         instance_id,
         IterationsWanted(node_id=page.nodeID, scope=page.scope, statuses=page.status, after=after, limit=page.limit),
         tenant_id=call.tenant_id,
     )
-    return Reply(page_of(items, None if place is None else make_cursor("iterations", place.index, place.seq)))
+    return Reply(
+        page_of(items, None if following is None else make_cursor("iterations", following.index, following.seq))
+    )
 
 
 async def get_history(call: RouteCall) -> Reply:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from anabranch.engine.ports import InstanceRow
-from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType, Status
+from anabranch.engine.rules.events import ENDINGS, TERMINALS, ActivationKey, Event, EventType, Status
 from anabranch.engine.rules.evolve import AnyState, outstanding
 from anabranch.engine.rules.payloads import read_signal
 from anabranch.engine.rules.shared.left_out import Ranges, is_left_out
@@ -32,7 +32,7 @@ class LogFacts:
     bytes: int = 0
     is_broken: bool = False
     ended: Event | None = None
-    _endings: set[tuple[str, str]] = field(default_factory=set)
+    _endings: set[ActivationKey] = field(default_factory=set)
     _keys: set[str] = field(default_factory=set)
 
     def take(self, event: Event) -> None:
@@ -51,19 +51,21 @@ class LogFacts:
             self.is_broken = True
             self.note(DataFault.END_REPEATED, f"{event.type.value} is written after {self.ended.type.value}", event.seq)
         if event.type in ENDINGS:
-            place = (event.node_id, event.scope)
-            if place in self._endings:
+            key = (event.node_id, event.scope)
+            if key in self._endings:
                 self.is_broken = True
                 where = f" in {event.scope}" if event.scope else ""
                 self.note(DataFault.ENDING_REPEATED, f"'{event.node_id}'{where} has ended twice", event.seq)
-            self._endings.add(place)
+            self._endings.add(key)
         if event.type in TERMINALS:
             self.ended = event
-        key = read_signal(event.payload).key if event.type is EventType.SIGNAL_RECEIVED else None
-        if key is not None:
-            if key in self._keys:
-                self.note(DataFault.SIGNAL_REPEATED, f"the signal with the key {key!r} is stored twice", event.seq)
-            self._keys.add(key)
+        signal_key = read_signal(event.payload).key if event.type is EventType.SIGNAL_RECEIVED else None
+        if signal_key is not None:
+            if signal_key in self._keys:
+                self.note(
+                    DataFault.SIGNAL_REPEATED, f"the signal with the key {signal_key!r} is stored twice", event.seq
+                )
+            self._keys.add(signal_key)
 
 
 def row_and_log(row: InstanceRow, log: LogFacts, state: AnyState | None, *, now: int, note: Note) -> None:

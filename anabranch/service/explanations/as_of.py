@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Any
 
 from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot, InstanceState
-from anabranch.engine.rules.drawn.scopes import pass_path, place_of
-from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.drawn.scopes import pass_path, scope_key_of
+from anabranch.engine.rules.events import ActivationKey, Event
 from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, new_state
 from anabranch.engine.rules.graph.document import GraphEdge
 from anabranch.engine.rules.graph.plan import Body, Plan, PlanNode
@@ -44,9 +44,9 @@ class RunAsOf:
     seq: int = 0
     at: int = 0
     """When the latest of these rows was written (ms)."""
-    activations: dict[tuple[str, str], ActivationView] = field(default_factory=dict)
+    activations: dict[ActivationKey, ActivationView] = field(default_factory=dict)
     """All activations so far, in the order of their first rows."""
-    contexts: dict[tuple[str, str], ContextSnapshot] = field(default_factory=dict)
+    contexts: dict[ActivationKey, ContextSnapshot] = field(default_factory=dict)
     """The contexts of conditions when they were evaluated."""
     suspended_at: int = 0
     """When it was last suspended (ms)."""
@@ -83,12 +83,12 @@ class RunAsOf:
         if node.item is not None and body is node.item.home:
             return  # its loop has begun it
         if node.region is not None and body is node.home:
-            place = place_of(scope)
-            if place.index > 1:
-                before = pass_path(node_id, place.scope, place.index - 1)
+            scope_key = scope_key_of(scope)
+            if scope_key.index > 1:
+                before = pass_path(node_id, scope_key.scope, scope_key.index - 1)
                 yield from ((edge, before) for edge in self._into[node_id] if self._is_in(edge, body))
                 return
-            scope, body = place.scope, node.home.outer
+            scope, body = scope_key.scope, node.home.outer
         for edge in self._into[node_id]:
             source = self.plan.nodes.get(edge.source)
             if source is None or body is None:
@@ -159,13 +159,13 @@ class RunAsOf:
         if not scope:
             return self.plan.root
         try:
-            place = place_of(scope)
+            scope_key = scope_key_of(scope)
         except ValueError:
             return None
-        node = self.plan.nodes.get(place.node_id)
+        node = self.plan.nodes.get(scope_key.node_id)
         if node is None:
             return None
-        if place.is_pass:
+        if scope_key.is_pass:
             return None if node.region is None else node.region.body
         return None if node.loop is None else node.loop.body
 
@@ -190,7 +190,7 @@ def run_as_of(plan: AnyPlan, head: InstanceHead, events: Sequence[Event], edges:
             run.suspended_at = event.created_at
         change = history.take(event)
         if isinstance(change, ActivationView):
-            run.activations[change.place] = change
+            run.activations[change.key] = change
             if not change.has_ended:
                 _note_context(run, change)
     return run
@@ -199,6 +199,6 @@ def run_as_of(plan: AnyPlan, head: InstanceHead, events: Sequence[Event], edges:
 def _note_context(run: RunAsOf, activation: ActivationView) -> None:
     """Keep the context of a condition: it explains which branch was taken."""
     if isinstance(run.state, InstanceState):
-        found = run.state.activation(*activation.place)
+        found = run.state.activation(*activation.key)
         if found is not None and found.node.type == CONDITION_TYPE:
-            run.contexts[activation.place] = found.context
+            run.contexts[activation.key] = found.context

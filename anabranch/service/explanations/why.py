@@ -14,7 +14,7 @@ import orjson
 
 from anabranch.engine.rules.drawn.drawn_state import InstanceState
 from anabranch.engine.rules.drawn.scopes import base_of, pass_path
-from anabranch.engine.rules.events import ELSE_HANDLE, Status, SuspendReason
+from anabranch.engine.rules.events import ELSE_HANDLE, ActivationKey, Status, SuspendReason
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
 from anabranch.engine.rules.graph.pools import DEFAULT_POOL
 from anabranch.engine.rules.history import ActivationStatus, ActivationView, loop_of
@@ -130,7 +130,7 @@ def _open_reasons(run: RunAsOf, budget: _Budget, worker: str | None) -> list[_Js
     reasons = _function_reasons(run, worker)
     inner = {loop_of(scope) for scope in run.scopes if scope}
     for activation in run.activations.values():
-        if activation.has_ended or (activation.place in inner and _open_scopes(run, activation)):
+        if activation.has_ended or (activation.key in inner and _open_scopes(run, activation)):
             continue
         reasons += _reasons_of_open(run, activation, budget, worker, depth=1)
     return reasons
@@ -146,19 +146,19 @@ def _reasons_of_open(
             return [reason for scope in scopes if (reason := _iteration(run, scope, budget, worker, depth))]
     if not budget.take():
         return []
-    place = {"nodeID": activation.node_id, "scope": activation.scope}
+    key_as_json = {"nodeID": activation.node_id, "scope": activation.scope}
     wait = waits_for(activation)
     if wait is not None:
-        reason = {**place, **wait}
+        reason = {**key_as_json, **wait}
         if activation.status is ActivationStatus.RETRYING:
             error = activation.error or {}
             reason["attempt"] = activation.attempt + 1
             reason["error"] = {key: error.get(key) for key in ("code", "message")}
         return [reason]
     since = to_iso_or_none(activation.attempt_began_at)
-    node = run.plan.node_at(*activation.place) if isinstance(run.plan, Plan) else None
+    node = run.plan.node_at(*activation.key) if isinstance(run.plan, Plan) else None
     pool = {} if node is None or node.pool == DEFAULT_POOL else {"pool": node.pool}
-    return [{"kind": "worker", **place, "attempt": activation.attempt, "since": since, "worker": worker, **pool}]
+    return [{"kind": "worker", **key_as_json, "attempt": activation.attempt, "since": since, "worker": worker, **pool}]
 
 
 def _iteration(run: RunAsOf, scope: str, budget: _Budget, worker: str | None, depth: int) -> _Json | None:
@@ -177,7 +177,7 @@ def _open_scopes(run: RunAsOf, loop: ActivationView) -> list[str]:
     """The iterations of a loop that are open."""
     if not isinstance(run.state, InstanceState):
         return []
-    return [scope for scope in run.state.scopes if scope and loop_of(scope) == loop.place]
+    return [scope for scope in run.state.scopes if scope and loop_of(scope) == loop.key]
 
 
 def _function_reasons(run: RunAsOf, worker: str | None) -> list[_Json]:
@@ -185,17 +185,17 @@ def _function_reasons(run: RunAsOf, worker: str | None) -> list[_Json]:
     state = run.state
     if isinstance(state, InstanceState) or state.function is None:
         return []
-    function, place = state.function, {"nodeID": "", "scope": ""}
+    function, key_as_json = state.function, {"nodeID": "", "scope": ""}
     due_at = to_iso_or_none(function.due_at)
     if function.blocked:
         return [{"kind": "suspended", "dueAt": due_at}]
     if function.phase is Phase.RETRYING and _is_due_on_resume(run, function.due_at):
         return []
     if function.phase is Phase.RETRYING:
-        return [{"kind": "timer", **place, "dueAt": due_at, "attempt": function.attempt + 1}]
+        return [{"kind": "timer", **key_as_json, "dueAt": due_at, "attempt": function.attempt + 1}]
     if function.phase is Phase.DISPATCHED:
         began = to_iso(function.began_at)
-        return [{"kind": "worker", **place, "attempt": function.attempt, "since": began, "worker": worker}]
+        return [{"kind": "worker", **key_as_json, "attempt": function.attempt, "since": began, "worker": worker}]
     return []
 
 
@@ -312,22 +312,22 @@ def _deciders(run: RunAsOf, node_id: str, scope: str, budget: _Budget) -> Iterat
     """The completed nodes whose handles decided about this one; for a skipped node, found by following its dead
     edges back."""
     wanted = Verdict.DEAD if run.activations[node_id, scope].status is ActivationStatus.SKIPPED else Verdict.LIVE
-    seen: set[tuple[str, str]] = set()
+    seen: set[ActivationKey] = set()
     level = [(node_id, scope)]
     for _ in range(DEPTH_MAX):
-        further: list[tuple[str, str]] = []
+        further: list[ActivationKey] = []
         for target in level:
             begun = _begun_instead(run, target)
-            if begun is not None and begun.place not in seen and budget.take():
-                seen.add(begun.place)
+            if begun is not None and begun.key not in seen and budget.take():
+                seen.add(begun.key)
                 yield {**_decider(run, begun, ""), "began": True}
             for edge, source_scope in run.incoming(*target):
                 source = run.activations.get((edge.source, source_scope))
-                if source is None or source.place in seen or run.verdict(edge, source_scope) is not wanted:
+                if source is None or source.key in seen or run.verdict(edge, source_scope) is not wanted:
                     continue
-                seen.add(source.place)
+                seen.add(source.key)
                 if source.status is ActivationStatus.SKIPPED:
-                    further.append(source.place)
+                    further.append(source.key)
                 elif budget.take():
                     yield _decider(run, source, edge.handle)
         level = further
@@ -335,11 +335,11 @@ def _deciders(run: RunAsOf, node_id: str, scope: str, budget: _Budget) -> Iterat
         yield _decider(run, end, "")
 
 
-def _begun_instead(run: RunAsOf, place: tuple[str, str]) -> ActivationView | None:
+def _begun_instead(run: RunAsOf, key: ActivationKey) -> ActivationView | None:
     """For a beginning that was skipped: the one that the run began at."""
     assert isinstance(run.plan, Plan), "only drawn runs have beginnings"
     beginnings = [run.activations.get((node.id, "")) for node in run.plan.beginnings]
-    if all(each is None or each.place != place for each in beginnings):
+    if all(each is None or each.key != key for each in beginnings):
         return None
     return next((each for each in beginnings if each and each.status is not ActivationStatus.SKIPPED), None)
 
@@ -378,7 +378,7 @@ def _decider(run: RunAsOf, source: ActivationView, handle: str) -> _Json:
 def _condition(run: RunAsOf, source: ActivationView, handle: str) -> _Json:
     """The expression that decided and its value then: of the edge's branch, otherwise of the branch that was taken."""
     assert isinstance(run.plan, Plan), "only drawn runs have conditions"
-    node, context = run.plan.node_at(*source.place), run.contexts.get(source.place)
+    node, context = run.plan.node_at(*source.key), run.contexts.get(source.key)
     if node is None or node.type != CONDITION_TYPE or context is None:
         return {}
     evaluated: dict[str, _Json] = {}
@@ -523,12 +523,12 @@ def _end(run: RunAsOf) -> tuple[str, list[_Json]]:
     if run.state.terminal is Status.CANCELLED:
         return f"The run was cancelled: {value}", []
     error = value if isinstance(value, dict) else {}
-    place = (error.get("nodeID") or "", error.get("scope") or "")
-    failed = run.activations.get(place)
-    by = f" at '{place[0]}'" if place[0] else ""
+    key = (error.get("nodeID") or "", error.get("scope") or "")
+    failed = run.activations.get(key)
+    by = f" at '{key[0]}'" if key[0] else ""
     found = []
     if failed is not None:
-        found = [{"nodeID": place[0], "scope": place[1], "seq": failed.seq, "handle": failed.next_handle}]
+        found = [{"nodeID": key[0], "scope": key[1], "seq": failed.seq, "handle": failed.next_handle}]
     return f"The run failed{by}: {error.get('code')}: {error.get('message')}", found
 
 

@@ -95,7 +95,7 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
         if input_ is SAME_INPUT:
             input_ = read_input(log[0].payload)
         head, plan, definition = await self._new_head(row, options, tenant_id=tenant_id)
-        _check_places(options, source_plan, plan, log)
+        _check_keys(options, source_plan, plan, log)
         trigger = _renamed(read_trigger(log[0].payload), options.renames)
         check_beginning(plan, trigger)
         payload = await input_payload(input_, plan, self.checks, tenant_id=tenant_id, trigger=trigger)
@@ -199,14 +199,14 @@ def _renamed(trigger: str | None, renames: Mapping[str, str]) -> str | None:
     return next((new for new, old in renames.items() if old == trigger), trigger)
 
 
-def _check_places(options: ForkOptions, source: AnyPlan, plan: AnyPlan, log: Sequence[Event]) -> None:
+def _check_keys(options: ForkOptions, source: AnyPlan, plan: AnyPlan, log: Sequence[Event]) -> None:
     """Refuse ids that are mistyped: they would choose and rename nothing."""
-    places = {(event.node_id, event.scope) for event in log if event.node_id}
-    names = {name for name, _ in places} | (set(source.nodes) if isinstance(source, Plan) else set())
+    keys = {(event.node_id, event.scope) for event in log if event.node_id}
+    names = {name for name, _ in keys} | (set(source.nodes) if isinstance(source, Plan) else set())
     for node_id, scope in options.chosen:
         if node_id not in names:
             raise InvalidRequest(f"the recorded run has no node or step {node_id!r}")
-        if scope is not None and (node_id, scope) not in places:
+        if scope is not None and (node_id, scope) not in keys:
             raise InvalidRequest(f"{node_id!r} did not run in the scope {scope!r}")
     for new, old in options.renames.items():
         if isinstance(plan, Plan) and new not in plan.nodes:

@@ -12,7 +12,7 @@ from typing import Any
 
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.ports import FamilyReopening, InstanceRow, Reopening
-from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.events import ActivationKey, Event, Status
 from anabranch.engine.rules.history import ActivationFilter
 from anabranch.engine.rules.instants import to_iso_or_none
 from anabranch.engine.rules.payloads import Redo, RunCancelledPayload, RunReopened, reopenings_in
@@ -207,7 +207,7 @@ class RetryVerbs(RunVerbs):
         size = row.log_bytes + len(family.reopenings[-1].reopened.payload.raw)
         if self._engine.options.log_limit.is_passed(log_bytes=size, rows=row.last_seq + 1):
             raise RetryWouldRepeat(f"the log of run {head.instance_id} is full: {self._engine.options.log_limit}")
-        family.warnings += [_again(head, place) for place in retry.continued]
+        family.warnings += [_again(head, key) for key in retry.continued]
         return children
 
     async def _plan_child(
@@ -218,7 +218,7 @@ class RetryVerbs(RunVerbs):
         head = parent.head
         if child is None:
             if awaited.is_awaited:  # retention has removed it, or a person
-                retry.redo.append(Redo(*awaited.place, awaited.attempt, replaces_child=True))
+                retry.redo.append(Redo(*awaited.key, awaited.attempt, replaces_child=True))
             return None
         if not child.status.is_terminal:
             if awaited.is_awaited and not child.head.parent_waits:
@@ -226,9 +226,9 @@ class RetryVerbs(RunVerbs):
             return None
         if child.status is Status.COMPLETED:
             if awaited.is_cause and awaited.is_awaited and not awaited.had_ended_badly:
-                raise RetryWouldRepeat(f"the output of run {awaited.child_id} cannot be taken by {awaited.place[0]!r}")
+                raise RetryWouldRepeat(f"the output of run {awaited.child_id} cannot be taken by {awaited.key[0]!r}")
             return None
-        stays = _stays(child, head, awaited.place)
+        stays = _stays(child, head, awaited.key)
         if awaited.is_cause:
             return _Child(child, must_continue=True, stays=stays)
         last = await self._store.read_log(awaited.child_id, after_seq=child.last_seq - 1, limit=1)
@@ -307,17 +307,17 @@ def _deadline_ms(head: InstanceHead, events: Sequence[Event]) -> int | None:
     return max(0, head.deadline_at - (reopened[-1] if reopened else max(head.created_at, head.available_at)))
 
 
-def _stays(child: InstanceRow, parent: InstanceHead, place: tuple[str, str]) -> str:
+def _stays(child: InstanceRow, parent: InstanceHead, key: ActivationKey) -> str:
     ended = f"run {child.head.instance_id} stays {child.status.value}"
-    return f"{ended}: {_shown(place)} of run {parent.instance_id} gets its end"
+    return f"{ended}: {_shown(key)} of run {parent.instance_id} gets its end"
 
 
-def _again(head: InstanceHead, place: tuple[str, str]) -> str:
-    return f"{_shown(place)} of run {head.instance_id} was being executed when the run ended: it is executed again"
+def _again(head: InstanceHead, key: ActivationKey) -> str:
+    return f"{_shown(key)} of run {head.instance_id} was being executed when the run ended: it is executed again"
 
 
-def _shown(place: tuple[str, str]) -> str:
-    return f"{place[1]}/{place[0]}" if place[1] else place[0]
+def _shown(key: ActivationKey) -> str:
+    return f"{key[1]}/{key[0]}" if key[1] else key[0]
 
 
 def _answer(status: Status, family: _Family, *, dry_run: bool) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.drawn.scopes import base_of
-from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.events import ActivationKey, Event
 from anabranch.engine.rules.history import ActivationStatus, ActivationView, History
 from anabranch.engine.rules.instants import to_iso, to_iso_or_none
 from anabranch.engine.rules.shared.left_out import Ranges
@@ -25,7 +25,7 @@ _OPEN_BUSIEST_FIRST = (ActivationStatus.RUNNING, ActivationStatus.RETRYING, Acti
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PageStart:
     """The beginning of a page: after this iteration, whose successors all began after this row."""
 
     index: int = -1
@@ -39,7 +39,7 @@ class _Iteration:
     first_seq: int
     began_at: int | None
     activations: int = 0
-    open: dict[tuple[str, str], ActivationView] = field(default_factory=dict)
+    open: dict[ActivationKey, ActivationView] = field(default_factory=dict)
     seen: set[ActivationStatus] = field(default_factory=set)
     error: dict[str, Any] | None = None
     last_at: int = 0
@@ -50,12 +50,12 @@ class _Iteration:
         if activation.first_seq == activation.seq:
             self.activations += 1
         if activation.has_ended:
-            self.open.pop(activation.place, None)
+            self.open.pop(activation.key, None)
             self.seen.add(activation.status)
             if base_of(activation.scope) == self.scope and activation.is_unhandled:
                 self.error = self.error or activation.error
         else:
-            self.open[activation.place] = activation
+            self.open[activation.key] = activation
 
     @property
     def status(self) -> ActivationStatus:
@@ -89,14 +89,14 @@ class IterationsWanted:
     scope: str = ""
     statuses: Collection[ActivationStatus] = ()
     """With one of these; empty: with any."""
-    after: Place | None = None
+    after: PageStart | None = None
     """Where the page begins; None: at the first iteration."""
     limit: int
 
 
 async def iterations_page(
-    store: Store, row: InstanceRow, wanted: IterationsWanted, *, after: Place
-) -> tuple[list[dict[str, Any]], Place | None]:
+    store: Store, row: InstanceRow, wanted: IterationsWanted, *, after: PageStart
+) -> tuple[list[dict[str, Any]], PageStart | None]:
     """The iterations by index, after `after`, and where the next page begins (None at the end)."""
     page = _Page((wanted.node_id, wanted.scope), after.index, row.head.left_out)
     found: list[dict[str, Any]] = []
@@ -115,14 +115,14 @@ async def iterations_page(
                 following = page.first_pending()
                 if following is None and is_last:
                     return found, None
-                return found, Place(iteration.index, seq if following is None else following - 1)
+                return found, PageStart(iteration.index, seq if following is None else following - 1)
     return found, None
 
 
 class _Page:
     """Folds the iterations of a loop from rows of the log."""
 
-    def __init__(self, loop: tuple[str, str], after: int, left_out: Ranges) -> None:
+    def __init__(self, loop: ActivationKey, after: int, left_out: Ranges) -> None:
         node_id, outer = loop
         self._prefix = f"{outer}/{node_id}[" if outer else f"{node_id}["
         self._next = after + 1

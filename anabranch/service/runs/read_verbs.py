@@ -27,7 +27,7 @@ from anabranch.errors import InvalidRequest, NotFound
 from anabranch.run_requests import check_input_filters, is_run_id
 from anabranch.service.definitions.gate_verbs import GateVerbs, paused_by
 from anabranch.service.definitions.workflow_references import References
-from anabranch.service.runs.iterations import IterationsWanted, Place, iterations_page
+from anabranch.service.runs.iterations import IterationsWanted, PageStart, iterations_page
 from anabranch.service.runs.run_graph import coded_graph, drawn_graph, history_head
 from anabranch.service.runs.run_totals import RunTotals
 from anabranch.service.runs.run_view import (
@@ -279,7 +279,7 @@ class ReadVerbs(GateVerbs):
 
     async def get_iterations(
         self, instance_id: str, wanted: IterationsWanted, *, tenant_id: str
-    ) -> tuple[list[dict[str, Any]], Place | None]:
+    ) -> tuple[list[dict[str, Any]], PageStart | None]:
         """Iterations of a loop by index, and where the next page begins; None: no more now.
 
         Empty for a node that is not a loop or was not reached. Raises NotFound.
@@ -288,7 +288,7 @@ class ReadVerbs(GateVerbs):
         row, page = await self._read_activations(instance_id, tenant_id, after_seq=0, limit=1, only=loop)
         if not page.events:
             return [], None
-        return await iterations_page(self._store, row, wanted, after=wanted.after or Place(seq=page.events[0].seq))
+        return await iterations_page(self._store, row, wanted, after=wanted.after or PageStart(seq=page.events[0].seq))
 
     async def get_run_status_for_widget(
         self, instance_id: str, widget_type: str, widget_config: Mapping[str, Any] | None, *, tenant_id: str

@@ -13,7 +13,7 @@ from typing import Any
 
 from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.drawn.scopes import base_of
-from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.events import ActivationKey, Event
 from anabranch.engine.rules.history import ActivationStatus, ActivationView, History, RunEnd, iteration_of
 from anabranch.engine.rules.shared.left_out import Ranges
 
@@ -51,8 +51,8 @@ class _Totals:
         self.left_out = left_out
         self._history = History(left_out=left_out)
         self._nodes: dict[str, _NodeTotals] = {}
-        self._loops: dict[tuple[str, str], _LoopTotals] = {}
-        self._busy_since: dict[tuple[str, str], int] = {}
+        self._loops: dict[ActivationKey, _LoopTotals] = {}
+        self._busy_since: dict[ActivationKey, int] = {}
         """When the running attempts began."""
         self._loops_omitted = False
 
@@ -108,9 +108,9 @@ class _Totals:
     def _count_time(self, activation: ActivationView, totals: _NodeTotals, *, is_first: bool) -> None:
         """Time is counted while an attempt executes: not while it waits, nor while a loop has iterations."""
         if activation.status is _RUNNING and not activation.is_loop:
-            self._busy_since[activation.place] = activation.at
+            self._busy_since[activation.key] = activation.at
             return
-        since = self._busy_since.pop(activation.place, activation.attempt_began_at if is_first else None)
+        since = self._busy_since.pop(activation.key, activation.attempt_began_at if is_first else None)
         if since is not None:
             totals.busy_ms += max(activation.at - since, 0)
 

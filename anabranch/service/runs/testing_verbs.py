@@ -14,6 +14,7 @@ from typing import Any
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
+from anabranch.engine.rules.events import ActivationKey
 from anabranch.engine.rules.graph.document import DOCUMENT_BYTES_MAX
 from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.history import ActivationView, History, RunCreated
@@ -49,7 +50,7 @@ class _Known:
 
     input: Any = None
     trigger: str | None = None
-    activations: dict[tuple[str, str], ActivationView] = field(default_factory=dict)
+    activations: dict[ActivationKey, ActivationView] = field(default_factory=dict)
 
 
 class TestingVerbs(RunVerbs):
@@ -140,7 +141,7 @@ class TestingVerbs(RunVerbs):
                 if isinstance(change, RunCreated):
                     found.input, found.trigger = change.input, change.trigger
                 elif isinstance(change, ActivationView) and (change.leaves_value or change.node_id == origin.node_id):
-                    found.activations[change.place] = change
+                    found.activations[change.key] = change
         return found
 
     async def _differs(

@@ -400,9 +400,9 @@ class MemoryDatabase:
             return None
         changes: list[Change] = []
         if family.awaited_by is not None:
-            parent_id, *place = family.awaited_by
+            parent_id, *key = family.awaited_by
             parent = self._open.get(parent_id)
-            if parent is None or parent.has_ended(*place):
+            if parent is None or parent.has_ended(*key):
                 return None
             changes.append(self._touch(parent))
         for record, run in zip(records, family.runs, strict=True):

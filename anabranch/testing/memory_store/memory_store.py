@@ -37,7 +37,7 @@ from anabranch.engine.ports import (
     WorkflowEntry,
     WorkflowVersion,
 )
-from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.events import ActivationKey, Event, EventType, Status
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter
 from anabranch.engine.rules.payloads import RunResumed, RunSuspended, read_input
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter, matches, read_filters
@@ -356,7 +356,7 @@ class MemoryStore:
         return [event for event in completed if (all_scopes or event.scope == "") and event.node_id in node_ids]
 
     async def read_signal_waits(
-        self, instance_id: str, *, after_seq: int, open_waits: Sequence[tuple[str, str]]
+        self, instance_id: str, *, after_seq: int, open_waits: Sequence[ActivationKey]
     ) -> list[Event]:
         await self.faults.before("read_signal_waits")
         record = self.database.instances.get(instance_id)

@@ -11,7 +11,7 @@ from anabranch.engine.ports import NO_ACTIVATIONS, ActivationPage, InstanceRow, 
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID
 from anabranch.engine.rules.drawn.scopes import base_of
-from anabranch.engine.rules.events import ENDINGS, Event, EventType
+from anabranch.engine.rules.events import ENDINGS, ActivationKey, Event, EventType
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter, loop_of
 from anabranch.engine.rules.payloads import SignalAwaited, SignalTaken, read_wait
 from anabranch.engine.rules.shared.left_out import is_left_out
@@ -39,29 +39,28 @@ def activations_of(
     only: ActivationFilter = ALL_ACTIVATIONS,
 ) -> ActivationPage:
     """Payloads are all there, since they cost nothing."""
-    firsts: dict[tuple[str, str], Event] = {}
-    latest: dict[tuple[str, str], Event] = {}
+    firsts: dict[ActivationKey, Event] = {}
+    latest: dict[ActivationKey, Event] = {}
     left_out = record.row.head.left_out
     for event in record.events:
         if event.node_id != FUNCTION_NODE_ID and not is_left_out(left_out, event.seq):
             firsts.setdefault((event.node_id, event.scope), event)
             latest[event.node_id, event.scope] = event
     after = [
-        place
-        for place, event in firsts.items()
-        if event.seq > after_seq
-        and only.may_take(*place, latest[place].type if latest[place].type in ENDINGS else None)
+        key
+        for key, event in firsts.items()
+        if event.seq > after_seq and only.may_take(*key, latest[key].type if latest[key].type in ENDINGS else None)
     ]
-    page: list[tuple[str, str]] = []
+    page: list[ActivationKey] = []
     size = 0
-    for place in after[:limit]:
+    for key in after[:limit]:
         if bytes_max and size >= bytes_max:
             break
-        page.append(place)
-        if latest[place].type is EventType.NODE_COMPLETED:
-            size += latest[place].payload.size
-    events = {event.seq: event for place in page for event in (firsts[place], latest[place])}
-    marks = [firsts[place].mark for place in page]
+        page.append(key)
+        if latest[key].type is EventType.NODE_COMPLETED:
+            size += latest[key].payload.size
+    events = {event.seq: event for key in page for event in (firsts[key], latest[key])}
+    marks = [firsts[key].mark for key in page]
     rows = {mark.latest_row for mark in marks if mark is not None}
     times = {row: record.events[row - 1].created_at for row in rows if row is not None}
     next_seq = firsts[page[-1]].seq if len(page) < len(after) else None
@@ -72,20 +71,20 @@ def activations_of(
     return ActivationPage([events[seq] for seq in sorted(events)], times, next_seq, iterated)
 
 
-def signal_rows(record: InstanceRecord, *, after_seq: int, open_waits: Sequence[tuple[str, str]]) -> list[Event]:
+def signal_rows(record: InstanceRecord, *, after_seq: int, open_waits: Sequence[ActivationKey]) -> list[Event]:
     """The rows after a seq that are about signals and the waits for them."""
     waits = set(open_waits)
     found = []
     for event in record.events[after_seq:]:
         if is_left_out(record.row.head.left_out, event.seq):
             continue
-        place = (event.node_id, event.scope)
+        key = (event.node_id, event.scope)
         is_wait = event.type is EventType.NODE_WAITING and isinstance(
             read_wait(event.payload), SignalAwaited | SignalTaken
         )
         if is_wait:
-            waits.add(place)
-        if is_wait or event.type is EventType.SIGNAL_RECEIVED or (event.type in ENDINGS and place in waits):
+            waits.add(key)
+        if is_wait or event.type is EventType.SIGNAL_RECEIVED or (event.type in ENDINGS and key in waits):
             found.append(event)
     return found
 

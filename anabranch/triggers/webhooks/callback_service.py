@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from anabranch.engine.ports import Clock
 from anabranch.engine.rules.callbacks import CallbackProgress, callback_progress
-from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.events import ActivationKey, Event
 from anabranch.engine.rules.values import VALUE_BYTES_MAX
 from anabranch.errors import CallbackExpired, CallbackUsed, NotFound, RunIsTerminal
 from anabranch.service.workflow_service import WorkflowService
@@ -26,7 +26,7 @@ class SignalRows(Protocol):
     """Reads the rows about signals."""
 
     async def read_signal_waits(
-        self, instance_id: str, *, after_seq: int, open_waits: Sequence[tuple[str, str]]
+        self, instance_id: str, *, after_seq: int, open_waits: Sequence[ActivationKey]
     ) -> list[Event]:
         """The rows after a seq about signals and waits for signals, with the ends of these, in seq order."""
 

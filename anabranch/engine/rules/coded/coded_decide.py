@@ -214,7 +214,7 @@ def _function_suspended(
         _step_reported(builder, report)
         if builder.state.is_terminal:
             return
-    ready = not all(_is_waiting(builder.state.steps.get(place)) for place in suspended.awaited)
+    ready = not all(_is_waiting(builder.state.steps.get(key)) for key in suspended.awaited)
     paused = FunctionPaused(ready).payload
     builder.append(EventType.NODE_WAITING, FUNCTION_NODE_ID, FUNCTION_SCOPE, function.attempt, paused)
 
@@ -413,7 +413,7 @@ def _catch_up(builder: CodedDecisionBuilder) -> None:
 
 def _step_due(builder: CodedDecisionBuilder, step: Step) -> None:
     if step.phase is Phase.RETRYING:
-        builder.append(EventType.NODE_DISPATCHED, *step.place, step.attempt + 1, EMPTY, mark=step.mark)
+        builder.append(EventType.NODE_DISPATCHED, *step.key, step.attempt + 1, EMPTY, mark=step.mark)
     else:
         _complete(builder, step, NULL, handle=TIMEOUT_HANDLE if step.events is not None else DEFAULT_HANDLE)
 

@@ -12,7 +12,7 @@ from typing import TypeAlias, final
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, NO_MARK, Mark, scope_of_attempt
 from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
-from anabranch.engine.rules.events import Event, EventType
+from anabranch.engine.rules.events import ActivationKey, Event, EventType
 from anabranch.engine.rules.payloads import (
     FunctionPaused,
     FunctionPostponed,
@@ -91,7 +91,7 @@ class Step(OpenActivation):
         """The attempt of the workflow in which it failed or was given up; 0: neither."""
 
     @property
-    def place(self) -> tuple[str, str]:
+    def key(self) -> ActivationKey:
         """Name and scope: the key of the step's activation within the run."""
         return self.name, self.scope
 
@@ -140,7 +140,7 @@ class FunctionActivation(OpenActivation):
         match the log."""
 
     @property
-    def place(self) -> tuple[str, str]:
+    def key(self) -> ActivationKey:
         """The key of the function's activation."""
         return FUNCTION_KEY
 
@@ -160,7 +160,7 @@ class CodedState(RunState[OpenInCode, FunctionActivation]):
         self.input: Payload = NULL
         """The row that brought it: `{"input": …}`."""
         self.function: FunctionActivation | None = None
-        self.steps: dict[tuple[str, str], Step] = {}
+        self.steps: dict[ActivationKey, Step] = {}
         """Every step that has a row, by (name, scope), in the order of their first ones."""
         self.endings: list[Step] = []
         """The steps that have ended, in the order of the rows that ended them."""
@@ -339,7 +339,7 @@ def _step_of(state: CodedState, event: Event) -> Step:
     if step is None:
         created_in = 0 if state.function is None else state.function.attempt
         step = Step(event.node_id, event.scope, event.mark or NO_MARK, created_in, event.arguments)
-        state.steps[step.place] = step
+        state.steps[step.key] = step
         step.attempt = event.attempt
         step.first_seq = event.seq
     step.seq = event.seq

@@ -25,6 +25,7 @@ from typing import Any
 
 from immutables import Map
 
+from anabranch.engine.rules.events import ActivationKey
 from anabranch.engine.rules.graph.loop_config import CURSOR_POSITION
 from anabranch.engine.rules.graph.plan import Body, LoopSpec, Plan, PlanNode
 from anabranch.engine.rules.shared.run_state import InstanceHead, OpenActivation, Phase, RunState
@@ -155,7 +156,7 @@ class Activation(OpenActivation):
         """Set if this is not an activation of the node, but of the region whose header it is."""
 
     @property
-    def place(self) -> tuple[str, str]:
+    def key(self) -> ActivationKey:
         """Node id and scope: the key of the activation within its run."""
         return self.node.id, self.scope.path
 
@@ -256,14 +257,14 @@ class InstanceState(RunState[Activation, Activation]):
 
     def __init__(self, plan: Plan, head: InstanceHead) -> None:
         super().__init__(head)
-        self.dispatch_times: Mapping[tuple[str, str], int] = {}
+        self.dispatch_times: Mapping[ActivationKey, int] = {}
         """Of a replay: when the recorded run dispatched its activations, which is `now` in the replay, too."""
         self.plan = plan
         self.trigger: str | None = None
         """The trigger that the run begins at; None: `start`."""
         self.root = Scope("", plan.root, None, None, 0)
         self.scopes: dict[str, Scope] = {"": self.root}
-        self.unfinished: dict[tuple[str, str], Activation] = {}
+        self.unfinished: dict[ActivationKey, Activation] = {}
         """Loops that may open an iteration at once, and regions the next pass, by (node id, scope).
 
         They are left like this where a decision had worked enough.

@@ -12,8 +12,8 @@ _STEP = re.compile(r"(?:(.*)/)?(?:([^/\[\]#]+)\[(\d+)\]|([^/\[\]#]+)#(\d+))", re
 
 
 @dataclass(slots=True)
-class ScopePlace:
-    """The position of a scope: `a[1]/b[2]` is iteration 2 of the loop `b` in `a[1]`. Never changed once created (not
+class ScopeKey:
+    """Which scope a path means: `a[1]/b[2]` is iteration 2 of the loop `b` in `a[1]`. Never changed once created (not
     `frozen`: see `Event`)."""
 
     node_id: str
@@ -25,15 +25,15 @@ class ScopePlace:
     is_pass: bool
 
 
-def place_of(path: str) -> ScopePlace:
-    """The position of a scope. Raises ValueError for the root and for text that is not a scope of a drawn run."""
+def scope_key_of(path: str) -> ScopeKey:
+    """The key of a scope. Raises ValueError for the root and for text that is not a scope of a drawn run."""
     found = _STEP.fullmatch(path)
     if found is None:
         raise ValueError(f"{path!r} is neither an iteration nor a pass")
     outer, loop, index, header, number = found.groups()
     if loop is not None:
-        return ScopePlace(loop, outer or "", int(index), False)
-    return ScopePlace(header, outer or "", int(number), True)
+        return ScopeKey(loop, outer or "", int(index), False)
+    return ScopeKey(header, outer or "", int(number), True)
 
 
 def is_pass(path: str) -> bool:

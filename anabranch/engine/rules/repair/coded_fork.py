@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, FUNCTION_SCOPE, NO_MARK, Mark, StepKind
-from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType
+from anabranch.engine.rules.events import ENDINGS, TERMINALS, ActivationKey, Event, EventType
 from anabranch.engine.rules.evolve import new_state
 from anabranch.engine.rules.payloads import (
     FunctionPaused,
@@ -31,12 +31,11 @@ from anabranch.engine.rules.repair.fork_plan import (
     Because,
     ForkCut,
     ForkPlan,
-    Place,
     RecordedRun,
     add_row,
     check_size,
+    entry_of,
     forked_from,
-    place_entry,
 )
 from anabranch.engine.rules.shared.left_out import is_left_out
 from anabranch.engine.rules.shared.run_state import InstanceHead
@@ -59,7 +58,7 @@ def plan_coded_fork(
 class _Recorded:
     """A step of the recorded run."""
 
-    place: Place
+    key: ActivationKey
     mark: Mark
     rows: list[int] = field(default_factory=list)
     failures_left_out: list[Event] = field(default_factory=list)
@@ -79,7 +78,7 @@ class _CodedFork:
         self._source, self._cut, self._now = source, cut, now
         self._last = source.log[-1].seq if cut.seq is None else cut.seq
         self._plan = ForkPlan([], new_state(plan, replace(head, deadline_at=None)))
-        self._steps: dict[Place, _Recorded] = {}
+        self._steps: dict[ActivationKey, _Recorded] = {}
         self._attempts: set[tuple[str, str, int]] = set()
         """Name, scope and number of the attempts that rows have dispatched."""
         self._attempt = 0
@@ -87,14 +86,14 @@ class _CodedFork:
         """The runs that the recorded run was forked from itself."""
         self._reopened_seq = 0
         """The last reopening before the cut."""
-        self._taken_by: dict[int, Place] = {}
+        self._taken_by: dict[int, ActivationKey] = {}
         """Signals that were taken by the cut, by their rows."""
         for event in source.log:
             if is_left_out(source.head.left_out, event.seq):
                 self._read_left_out(event)
             else:
                 self._read(event)
-        self._because: dict[Place, Because | None] = {}
+        self._because: dict[ActivationKey, Because | None] = {}
         """Of the steps that do not go along; None: they follow one that does not."""
 
     def made(self, given: Payload) -> ForkPlan:
@@ -129,24 +128,24 @@ class _CodedFork:
         if event.node_id == FUNCTION_NODE_ID:
             return
         step = self._step_of(event)
-        place = step.place
+        key = step.key
         step.rows.append(event.seq)
         if event.type is EventType.NODE_DISPATCHED:
-            self._attempts.add((*place, event.attempt))
+            self._attempts.add((*key, event.attempt))
         if event.type in ENDINGS:
             step.ending, step.attempt = event, self._attempt
         if event.type is EventType.NODE_WAITING and event.seq <= self._last:
             taken = signal_taken(read_wait(event.payload))
             if taken is not None:
-                self._taken_by[taken.seq] = step.place
+                self._taken_by[taken.seq] = step.key
 
     def _read_left_out(self, event: Event) -> None:
         if event.type is EventType.NODE_FAILED:
             self._step_of(event).failures_left_out.append(event)
 
     def _step_of(self, event: Event) -> _Recorded:
-        place = (event.node_id, event.scope)
-        return self._steps.setdefault(place, _Recorded(place, event.mark or NO_MARK))
+        key = (event.node_id, event.scope)
+        return self._steps.setdefault(key, _Recorded(key, event.mark or NO_MARK))
 
     # -- choosing -------------------------------------------------------------------------
     def _choose(self) -> None:
@@ -157,7 +156,7 @@ class _CodedFork:
             because = self._why_not(step, causes)
             follows = any(row in gone or row > self._last for row in step.mark.rows)
             if because is not None or follows:
-                self._because[step.place] = None if follows else because
+                self._because[step.key] = None if follows else because
                 gone.update(step.rows)
                 if step.ending is not None and step.ending.type is not EventType.NODE_SKIPPED:
                     delivered.append(step.ending.seq)
@@ -170,24 +169,24 @@ class _CodedFork:
         for step in steps:
             ending = step.ending
             if ending is not None and ending.type is EventType.NODE_SKIPPED and ending.seq > first_delivered:
-                self._because.setdefault(step.place, Because.NOT_ENDED)
+                self._because.setdefault(step.key, Because.NOT_ENDED)
 
-    def _why_not(self, step: _Recorded, causes: frozenset[Place] | None) -> Because | None:
+    def _why_not(self, step: _Recorded, causes: frozenset[ActivationKey] | None) -> Because | None:
         ending, cut = step.ending, self._cut
         if ending is None:
             return Because.NOT_ENDED
         if ending.seq > self._last:
             return Because.AFTER_CUT
-        if (step.place[0], None) in cut.chosen or step.place in cut.chosen:
+        if (step.key[0], None) in cut.chosen or step.key in cut.chosen:
             return Because.CHOSEN
         if ending.type is not EventType.NODE_FAILED:
             return None
-        is_cause = step.attempt == self._attempt if causes is None else step.place in causes
+        is_cause = step.attempt == self._attempt if causes is None else step.key in causes
         # After a reopening a handled failure is one of the attempt that follows, too: this no row could say here.
         was_reopened = ending.seq < self._reopened_seq
         return Because.FAILED if cut.redo_failed or is_cause or was_reopened else None
 
-    def _causes(self) -> frozenset[Place] | None:
+    def _causes(self) -> frozenset[ActivationKey] | None:
         """The steps that the run had failed with by the cut, or the last attempt of its function, if that is not called
         again yet; None: its log does not say."""
         end = self._source.log[-1]
@@ -230,26 +229,24 @@ class _CodedFork:
 
     def _was_retried(self, event: Event) -> bool:
         """Was it a failure that a reopening has left out, and that another attempt of the step has followed?"""
-        place = (event.node_id, event.scope)
+        key = (event.node_id, event.scope)
         is_left_out_failure = event.node_id and event.type is EventType.NODE_FAILED
-        return (
-            bool(is_left_out_failure) and place not in self._because and (*place, event.attempt + 1) in self._attempts
-        )
+        return bool(is_left_out_failure) and key not in self._because and (*key, event.attempt + 1) in self._attempts
 
     # -- saying what comes of it ----------------------------------------------------------
     def _describe(self) -> None:
         plan = self._plan
         for step in sorted(self._steps.values(), key=lambda step: step.first_row):
-            if step.place not in self._because:
+            if step.key not in self._because:
                 assert step.ending is not None, "what is open does not go along"
-                plan.reuse.append(place_entry(step.place, seq=step.ending.seq))
+                plan.reuse.append(entry_of(step.key, seq=step.ending.seq))
                 continue
             effect = "none" if step.mark.kind in _WAITS else "again"
-            because = self._because[step.place]
+            because = self._because[step.key]
             if because is None:
-                plan.undecided.append(place_entry(step.place, effect=effect))
+                plan.undecided.append(entry_of(step.key, effect=effect))
             else:
-                plan.run.append(place_entry(step.place, because=because, effect=effect))
+                plan.run.append(entry_of(step.key, because=because, effect=effect))
         arrived = [
             event.seq
             for event in self._source.log

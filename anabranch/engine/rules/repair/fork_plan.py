@@ -18,8 +18,8 @@ import orjson
 from anabranch.engine.rules.callbacks import CALLBACK_TYPE
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.drawn.drawn_state import Activation, ContextSnapshot
-from anabranch.engine.rules.drawn.scopes import is_item_of, place_of
-from anabranch.engine.rules.events import ENDINGS, Event, EventType, Status
+from anabranch.engine.rules.drawn.scopes import is_item_of, scope_key_of
+from anabranch.engine.rules.events import ENDINGS, ActivationKey, Event, EventType, Status
 from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, new_state
 from anabranch.engine.rules.graph.node_types import DATA_QUERY_TYPE
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
@@ -40,8 +40,6 @@ from anabranch.engine.rules.stimuli import (
 )
 from anabranch.engine.rules.values import Payload, json_equal
 from anabranch.errors import ForkRefused, RunError, RunTooLarge
-
-Place = tuple[str, str]
 
 # 50,000 rows or 64 MB: a fork is written at once.
 FORK_ROWS_MAX = 50_000
@@ -130,18 +128,18 @@ class _Fork:
         self._source, self._source_plan = source, source.plan
         self._cut = cut
         self._now = now
-        self._endings: dict[Place, Event] = {}
-        self._opened: dict[Place, Event] = {}
+        self._endings: dict[ActivationKey, Event] = {}
+        self._opened: dict[ActivationKey, Event] = {}
         """What loops were answered with: their ends follow from their iterations."""
-        self._dispatched: dict[Place, Event] = {}
-        self._contexts: dict[Place, ContextSnapshot] = {}
+        self._dispatched: dict[ActivationKey, Event] = {}
+        self._contexts: dict[ActivationKey, ContextSnapshot] = {}
         self._kept: list[SignalSent] = []
         self._read_source()
         self._state = new_state(plan, replace(head, deadline_at=None), log_limit=cut.log_limit)
         self._plan = ForkPlan([], self._state)
-        self._reused: dict[Place, int] = {}
+        self._reused: dict[ActivationKey, int] = {}
         self._secrets: frozenset[str] = frozenset()
-        self._why: dict[Place, dict[str, Any]] = {}
+        self._why: dict[ActivationKey, dict[str, Any]] = {}
 
     def made(self, started: Started) -> ForkPlan:
         """The plan of a fork that starts with this: its rows, and what is reused, executed, undecided and dropped."""
@@ -178,30 +176,30 @@ class _Fork:
             evolve(state, event)
             if is_left_out(source.head.left_out, event.seq):
                 continue
-            place = (event.node_id, event.scope)
-            if event.type is EventType.NODE_DISPATCHED and place not in self._dispatched:
-                self._dispatched[place] = event
-                activation = state.activation(*place)
+            key = (event.node_id, event.scope)
+            if event.type is EventType.NODE_DISPATCHED and key not in self._dispatched:
+                self._dispatched[key] = event
+                activation = state.activation(*key)
                 if activation is not None:
-                    self._contexts[place] = activation.context
+                    self._contexts[key] = activation.context
             elif event.type is EventType.LOOP_OPENED:
-                self._opened[place] = event
+                self._opened[key] = event
             elif event.type in ENDINGS:
-                self._endings[place] = event
+                self._endings[key] = event
         kept = sorted([*state.promises, *(seq for signals in state.kept.values() for seq in signals)])
         rows = {event.seq: event for event in source.log}
         received = (read_signal(rows[seq].payload) for seq in kept)
         self._kept = [SignalSent(each.event, each.content, each.key) for each in received]
 
-    def _old_place(self, place: Place) -> Place:
+    def _old_key(self, key: ActivationKey) -> ActivationKey:
         """The key of this activation in the recorded run."""
         renames = self._cut.renames
         if not renames:
-            return place
-        node_id, scope = place
+            return key
+        node_id, scope = key
         parts = []
         for part in scope.split("/") if scope else ():
-            loop = place_of(part).node_id
+            loop = scope_key_of(part).node_id
             parts.append(renames.get(loop, loop) + part.removeprefix(loop))
         return renames.get(node_id, node_id), "/".join(parts)
 
@@ -214,20 +212,20 @@ class _Fork:
         """Give a recorded result to the open activation that ended first in the recorded run; False if none can be
         reused."""
         found: list[tuple[int, Activation, Event]] = []
-        for place, activation in self._state.running.items():
-            if place in self._why:
+        for key, activation in self._state.running.items():
+            if key in self._why:
                 continue
-            old = self._old_place(place)
+            old = self._old_key(key)
             ending = (self._endings if activation.node.loop is None else self._opened).get(old)
             why = self._why_not(activation, old, ending)
             if why is None and ending is not None:
                 found.append((ending.seq, activation, ending))
             elif why is not None:
-                self._why[place] = why
+                self._why[key] = why
         if not found:
             return False
         seq, activation, ending = min(found, key=lambda each: each[0])
-        self._reused[activation.place] = seq
+        self._reused[activation.key] = seq
         self._secrets |= secrets_read(activation.node)
         outcome: Completed | Failed
         if ending.type is EventType.LOOP_OPENED:
@@ -236,10 +234,10 @@ class _Fork:
             outcome = Completed(ending.payload, ending.next_handle)
         else:
             outcome = Failed(RunError.from_json(read_error(ending.payload)), retryable=False)
-        self._decide(NodeResult(*activation.place, activation.attempt, outcome))
+        self._decide(NodeResult(*activation.key, activation.attempt, outcome))
         return True
 
-    def _why_not(self, activation: Activation, old: Place, ending: Event | None) -> dict[str, Any] | None:
+    def _why_not(self, activation: Activation, old: ActivationKey, ending: Event | None) -> dict[str, Any] | None:
         """Why this activation cannot reuse the recorded result; None if it can."""
         node, was = activation.node, self._source_plan.node_at(*old)
         if was is None or (ending is None and old not in self._dispatched and self._cut.seq is None):
@@ -264,7 +262,7 @@ class _Fork:
         shown = {"before": shown_value(changed.before), "after": shown_value(changed.after)}
         return {"because": Because.INPUT_CHANGED, "path": changed.path, **shown}
 
-    def _query_changed(self, node: PlanNode, old: Place) -> bool:
+    def _query_changed(self, node: PlanNode, old: ActivationKey) -> bool:
         """May the recorded run have seen the query, or its source, otherwise?"""
         key = str(node.config.get("dataQueryID"))
         if key not in self._cut.queries:
@@ -272,7 +270,7 @@ class _Fork:
         since = self._cut.queries[key]
         return since is None or since >= self._dispatched[old].created_at
 
-    def _not_ended(self, old: Place) -> Because:
+    def _not_ended(self, old: ActivationKey) -> Because:
         if self._cut.seq is None:
             return Because.NOT_ENDED
         later = any(
@@ -281,7 +279,7 @@ class _Fork:
         )
         return Because.AFTER_CUT if later else Because.NOT_ENDED
 
-    def _ended_run(self, old: Place) -> bool:
+    def _ended_run(self, old: ActivationKey) -> bool:
         """Whether it is the failure that ended the recorded run."""
         end = self._source.log[-1]
         if end.type is not EventType.INSTANCE_FAILED:
@@ -292,47 +290,47 @@ class _Fork:
     # -- the plan ---------------------------------------------------------------
     def _describe(self) -> None:
         plan, state = self._plan, self._state
-        plan.reuse = [place_entry(place, seq=seq) for place, seq in self._reused.items()]
+        plan.reuse = [entry_of(key, seq=seq) for key, seq in self._reused.items()]
         plan.secrets = sorted(self._secrets)
-        for place, activation in state.running.items():
-            why = self._why.get(place, {"because": Because.NOT_ENDED})
-            plan.run.append(place_entry(place, **why, effect=self._effect(activation.node, self._old_place(place))))
-        dispatched = self._old_places(EventType.NODE_DISPATCHED)
-        skipped = self._old_places(EventType.NODE_SKIPPED)
+        for key, activation in state.running.items():
+            why = self._why.get(key, {"because": Because.NOT_ENDED})
+            plan.run.append(entry_of(key, **why, effect=self._effect(activation.node, self._old_key(key))))
+        dispatched = self._old_keys(EventType.NODE_DISPATCHED)
+        skipped = self._old_keys(EventType.NODE_SKIPPED)
         new_ids = {self._cut.renames.get(node_id, node_id): node_id for node_id in state.plan.nodes}
-        listed = set[Place]()
+        listed = set[ActivationKey]()
         for old in self._dispatched:
             if old in dispatched:
                 continue
             if old[0] not in new_ids:
-                plan.drop.append(place_entry(old, because="NODE_REMOVED"))
+                plan.drop.append(entry_of(old, because="NODE_REMOVED"))
             elif old in skipped or not self._may_come(old):
-                plan.drop.append(place_entry(old, because="NOT_REACHED"))
+                plan.drop.append(entry_of(old, because="NOT_REACHED"))
             else:
                 listed.add(old)
                 plan.undecided.append(
-                    place_entry(old, effect=self._effect(_as_in(state.plan.nodes[new_ids[old[0]]], old), old))
+                    entry_of(old, effect=self._effect(_as_in(state.plan.nodes[new_ids[old[0]]], old), old))
                 )
         rows = {(event.node_id, event.scope) for event in plan.events}
         for scope in state.scopes.values():
             for node in scope.body.nodes:
-                place = (node.id, scope.path)
+                key = (node.id, scope.path)
                 stands_for_region = node.region is not None and node.region.body is not scope.body
-                old = self._old_place(place)
-                if place not in rows and old not in listed and not stands_for_region:
-                    plan.undecided.append(place_entry(place, effect=self._effect(node, old)))
+                old = self._old_key(key)
+                if key not in rows and old not in listed and not stands_for_region:
+                    plan.undecided.append(entry_of(key, effect=self._effect(node, old)))
 
-    def _effect(self, node: PlanNode, old: Place) -> str:
+    def _effect(self, node: PlanNode, old: ActivationKey) -> str:
         """The effect of its execution outside: nothing, or something for the first time, or once more."""
         if node.type in _WAITS or node.evaluate is not None:
             return "none"
         return "again" if old in self._dispatched else "first"
 
-    def _old_places(self, type_: EventType) -> set[Place]:
+    def _old_keys(self, type_: EventType) -> set[ActivationKey]:
         """The activations with such a row in the new log, by their keys in the recorded run."""
-        return {self._old_place((event.node_id, event.scope)) for event in self._plan.events if event.type is type_}
+        return {self._old_key((event.node_id, event.scope)) for event in self._plan.events if event.type is type_}
 
-    def _may_come(self, old: Place) -> bool:
+    def _may_come(self, old: ActivationKey) -> bool:
         """Whether its scope is open, or may still be opened."""
         scope = old[1]
         return scope not in {event.scope for event in self._plan.events} or scope in self._state.scopes
@@ -357,15 +355,15 @@ def forked_from(source: RecordedRun, seq: int, *, reused: int) -> ForkedFrom:
     return ForkedFrom(head.instance_id, head.generation, seq, head.workflow_version, reused)
 
 
-def _as_in(node: PlanNode, old: Place) -> PlanNode:
+def _as_in(node: PlanNode, old: ActivationKey) -> PlanNode:
     """The node as it ran in this scope: a mapped one for one item, or as a whole."""
     return node.item if node.item is not None and is_item_of(*old) else node
 
 
-def place_entry(place: Place, **further: Any) -> dict[str, Any]:
+def entry_of(key: ActivationKey, **further: Any) -> dict[str, Any]:
     """An activation in a plan, plain JSON."""
     plain = {name: each.value if isinstance(each, Because) else each for name, each in further.items()}
-    return {"nodeID": place[0], "scope": place[1], **plain}
+    return {"nodeID": key[0], "scope": key[1], **plain}
 
 
 def shown_value(value: Any) -> Any:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from anabranch.engine.rules.coded.coded_state import CodedState, Step
 from anabranch.engine.rules.coded.names import StepKind
 from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState
-from anabranch.engine.rules.events import TERMINALS, Event, EventType
+from anabranch.engine.rules.events import TERMINALS, ActivationKey, Event, EventType
 from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, failure_handle, new_state
 from anabranch.engine.rules.payloads import Redo
 from anabranch.engine.rules.shared.child_ids import WORKFLOW_TYPE
@@ -32,15 +32,13 @@ _OF_CHILDREN = frozenset({"CHILD_FAILED", "CHILD_CANCELLED"})
 
 _OF_ENDING = frozenset({EventType.NODE_FAILED, EventType.NODE_SKIPPED, *TERMINALS})
 
-Place = tuple[str, str]
-
 
 @dataclass(frozen=True, slots=True)
 class AwaitedChild:
     """A run that an open activation has started, or may have started."""
 
     child_id: str
-    place: Place
+    key: ActivationKey
     attempt: int
     is_cause: bool
     """Its end caused the failure of the run."""
@@ -60,7 +58,7 @@ class RetryPlan:
     """By this reopening."""
     redo: list[Redo] = field(default_factory=list)
     children: list[AwaitedChild] = field(default_factory=list)
-    continued: list[Place] = field(default_factory=list)
+    continued: list[ActivationKey] = field(default_factory=list)
     """Activations whose handlers were stopped: they are executed again, with the same attempt."""
 
 
@@ -78,23 +76,23 @@ def plan_retry(
         raise RetryWouldRepeat(f"run {head.instance_id} failed with {error.code}: {error.message}")
     if error is None or error.code in _FROM_OUTSIDE:
         retry = RetryPlan(((end.seq, end.seq),))
-        state, causes = _before(plan, head, events, retry.left_out), dict[Place, str]()
+        state, causes = _before(plan, head, events, retry.left_out), dict[ActivationKey, str]()
     elif isinstance(new_state(plan, head), CodedState):
         retry, state, causes = _of_function(plan, head, events, error, all_failed_steps=all_failed_steps)
     else:
         retry, state, causes = _of_node(plan, head, events, error)
     redone = {(each.node_id, each.scope) for each in retry.redo}
     retry.children = list(_children(state, dict.fromkeys(redone, "") | causes))
-    retry.continued = sorted(place for place in state.running if place not in redone and place[0])
+    retry.continued = sorted(key for key in state.running if key not in redone and key[0])
     return retry
 
 
 def _of_node(
     plan: AnyPlan, head: InstanceHead, events: Sequence[Event], error: RunError
-) -> tuple[RetryPlan, AnyState, dict[Place, str]]:
+) -> tuple[RetryPlan, AnyState, dict[ActivationKey, str]]:
     """Plan the retry of a drawn run that failed because a node did."""
-    place = (error.node_id, error.scope)
-    cause = _last_failure(head, events, place)
+    key = (error.node_id, error.scope)
+    cause = _last_failure(head, events, key)
     if cause is None:
         raise RetryRefused(f"the log of run {head.instance_id} does not say which node it failed with")
     tail = events[cause.seq - 1 :]
@@ -103,21 +101,21 @@ def _of_node(
     retry = RetryPlan(((cause.seq, events[-1].seq),))
     state = _before(plan, head, events, retry.left_out)
     assert isinstance(state, InstanceState), "a drawn run has the state of one"
-    activation = state.activation(*place)
+    activation = state.activation(*key)
     if activation is None:
-        raise RetryRefused(f"node {place[0]!r} of run {head.instance_id} was not open when it failed")
+        raise RetryRefused(f"node {key[0]!r} of run {head.instance_id} was not open when it failed")
     if activation.phase is Phase.LOOPING or activation.node.evaluate is not None:
         raise RetryWouldRepeat(
-            f"node {place[0]!r} of run {head.instance_id} fails on the run's own data: {error.code}: {error.message}"
+            f"node {key[0]!r} of run {head.instance_id} fails on the run's own data: {error.code}: {error.message}"
         )
     if activation.child_id is None:
-        retry.redo.append(Redo(*place, cause.attempt))
-    return retry, state, {place: error.code}
+        retry.redo.append(Redo(*key, cause.attempt))
+    return retry, state, {key: error.code}
 
 
 def _of_function(
     plan: AnyPlan, head: InstanceHead, events: Sequence[Event], error: RunError, *, all_failed_steps: bool
-) -> tuple[RetryPlan, AnyState, dict[Place, str]]:
+) -> tuple[RetryPlan, AnyState, dict[ActivationKey, str]]:
     """Plan the retry of a coded run whose function failed: the function is called again, and the steps that caused the
     failure are executed again."""
     end = events[-1].seq
@@ -127,20 +125,20 @@ def _of_function(
         raise RetryRefused(f"the function of run {head.instance_id} was never called")
     attempt = state.function.attempt
     causes = {
-        step.place
+        step.key
         for step in state.steps.values()
         if step.error is not None and (all_failed_steps or _is_cause(step, error, attempt))
     }
-    failures = [state.steps[place] for place in causes]
+    failures = [state.steps[key] for key in causes]
     retry = RetryPlan(together([(end, end)], [(step.ended_seq, step.ended_seq) for step in failures]))
-    attempts = {step.place: step.attempt for step in failures}
+    attempts = {step.key: step.attempt for step in failures}
     state = _before(plan, head, events, retry.left_out)
     assert isinstance(state, CodedState)
     retry.redo.append(Redo("", "", attempt))
-    for place in sorted(causes):
-        if state.steps[place].child_id is None:
-            retry.redo.append(Redo(*place, attempts[place]))
-    codes = {step.place: "" if step.error is None else step.error.code for step in failures}
+    for key in sorted(causes):
+        if state.steps[key].child_id is None:
+            retry.redo.append(Redo(*key, attempts[key]))
+    codes = {step.key: "" if step.error is None else step.error.code for step in failures}
     return retry, state, codes
 
 
@@ -149,12 +147,12 @@ def _is_cause(step: Step, error: RunError, attempt: int) -> bool:
     failures of its last attempt."""
     if error.steps is None:
         return step.undone_in == attempt
-    return step.place in error.steps
+    return step.key in error.steps
 
 
-def _last_failure(head: InstanceHead, events: Sequence[Event], place: Place) -> Event | None:
+def _last_failure(head: InstanceHead, events: Sequence[Event], key: ActivationKey) -> Event | None:
     for event in reversed(events):
-        if event.type is EventType.NODE_FAILED and (event.node_id, event.scope) == place:
+        if event.type is EventType.NODE_FAILED and (event.node_id, event.scope) == key:
             return None if is_left_out(head.left_out, event.seq) else event
     return None
 
@@ -167,11 +165,11 @@ def _before(plan: AnyPlan, head: InstanceHead, events: Sequence[Event], left_out
     return state
 
 
-def _children(state: AnyState, causes: Mapping[Place, str]) -> list[AwaitedChild]:
+def _children(state: AnyState, causes: Mapping[ActivationKey, str]) -> list[AwaitedChild]:
     """The runs that open activations have started, or may have. `causes` are failures with their codes."""
     instance_id = state.head.instance_id
     starters: list[OpenActivation]
-    ending: set[Place] = set()
+    ending: set[ActivationKey] = set()
     if isinstance(state, InstanceState):
         activations = [
             activation
@@ -181,19 +179,19 @@ def _children(state: AnyState, causes: Mapping[Place, str]) -> list[AwaitedChild
         ]
         starters = list(activations)
         if not _OF_CHILDREN.isdisjoint(causes.values()):
-            ending = {each.place for each in activations if _would_end_run(each)}
+            ending = {each.key for each in activations if _would_end_run(each)}
     else:
         # Only the function knows which failures it handles.
         starters = [step for step in state.steps.values() if step.kind is StepKind.CHILD and not step.has_ended]
     return [
         AwaitedChild(
             each.child_id or each.child_of(instance_id),
-            each.place,
+            each.key,
             each.attempt,
-            is_cause=each.place in causes,
-            had_ended_badly=causes.get(each.place) in _OF_CHILDREN,
+            is_cause=each.key in causes,
+            had_ended_badly=causes.get(each.key) in _OF_CHILDREN,
             is_awaited=each.child_id is not None,
-            would_end_run=each.place in ending,
+            would_end_run=each.key in ending,
         )
         for each in starters
     ]

@@ -16,7 +16,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from anabranch.engine.rules.events import SuspendReason
+from anabranch.engine.rules.events import ActivationKey, SuspendReason
 from anabranch.engine.rules.payloads import RunSuspended
 
 # 3 crashes as the only suspect: one may still be an accident, but each one interrupts the other work of its process.
@@ -111,5 +111,5 @@ class Suspicion:
     """Takeovers since it was last cleared of suspicion."""
     blame: Blame | None
     """As of the last takeover; None in logs from before crashes were blamed on runs."""
-    unanswered: set[tuple[str, str]]
+    unanswered: set[ActivationKey]
     """Activations (node id, scope) that were unanswered at the takeover and still are."""

@@ -16,7 +16,7 @@ from anabranch.engine.rules.coded.names import Mark
 from anabranch.engine.rules.commands import Command, Dispatch, Wake
 from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState, Phase, Scope
 from anabranch.engine.rules.drawn.scopes import pass_path
-from anabranch.engine.rules.events import TERMINALS, Event, EventType, Status, SuspendReason
+from anabranch.engine.rules.events import TERMINALS, ActivationKey, Event, EventType, Status, SuspendReason
 from anabranch.engine.rules.evolve import AnyState, evolve, outstanding
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.instants import to_iso
@@ -53,7 +53,7 @@ from anabranch.errors import RunError
 # Looked up once: a member of an enum costs ten times a global before Python 3.12.
 _NODE_DISPATCHED = EventType.NODE_DISPATCHED
 
-_NOTHING_UNFINISHED: frozenset[tuple[str, str]] = frozenset()
+_NOTHING_UNFINISHED: frozenset[ActivationKey] = frozenset()
 
 State = TypeVar("State", bound=AnyState)
 
@@ -172,7 +172,7 @@ class DecisionBuilder(Decision, Generic[State]):
     def wake(self, activation: OpenActivation) -> None:
         """Ask to be woken when the activation is due, if it ever is."""
         if activation.due_at is not None:
-            self.commands.append(Wake(*activation.place, activation.attempt, activation.due_at))
+            self.commands.append(Wake(*activation.key, activation.attempt, activation.due_at))
 
     def fired(self, due_at: int) -> None:
         """Note the latest due time that this decision depends on."""

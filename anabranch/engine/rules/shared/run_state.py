@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import orjson
 
 from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch, Wake
-from anabranch.engine.rules.events import ENDINGS, Event, EventType, Status, SuspendReason
+from anabranch.engine.rules.events import ENDINGS, ActivationKey, Event, EventType, Status, SuspendReason
 from anabranch.engine.rules.payloads import (
     ChildAwaited,
     DelayStarted,
@@ -175,15 +175,15 @@ class OpenActivation(ABC):
 
     def __lt__(self, other: OpenActivation) -> bool:
         """The order of activations that one row made due at the same time."""
-        return self.place < other.place
+        return self.key < other.key
 
     def child_of(self, instance_id: str) -> str:
         """The id of the child run that it starts or has started."""
-        return child_id(instance_id, *self.place, 0 if self.redone is None else self.redone.child_generation)
+        return child_id(instance_id, *self.key, 0 if self.redone is None else self.redone.child_generation)
 
     @property
     @abstractmethod
-    def place(self) -> tuple[str, str]:
+    def key(self) -> ActivationKey:
         """Node id and scope: the key of the activation within its run."""
 
 
@@ -246,9 +246,9 @@ class RunState(ABC, Generic[Open, Runs]):
         self.terminal: Status | None = None
         self.outcome: Payload | None = None
         """Output, error or reason, once terminal."""
-        self.running: dict[tuple[str, str], Runs] = {}
+        self.running: dict[ActivationKey, Runs] = {}
         """Activations whose attempt is unanswered, by (node id, scope)."""
-        self.unevaluated: OrderedDict[tuple[str, str], Runs] = OrderedDict()
+        self.unevaluated: OrderedDict[ActivationKey, Runs] = OrderedDict()
         """Of these, pure nodes: a decision evaluates them, first in, first out."""
         self.timers: list[tuple[int, int, Open]] = []
         """A heap of (due time, seq, activation); entries that do not hold any more go when met, or at `timers_max`."""
@@ -259,7 +259,7 @@ class RunState(ABC, Generic[Open, Runs]):
         self.kept: dict[str, dict[int, KeptSignal]] = {}
         """Signals that no wait has taken, by event and seq, oldest first."""
         self.kept_count = 0
-        self.waits: dict[str, dict[tuple[str, str], Open]] = {}
+        self.waits: dict[str, dict[ActivationKey, Open]] = {}
         """Open waits that no signal was promised to, by event and (node id, scope), oldest first."""
         self.promises: dict[int, Open] = {}
         """Open waits whose signal has arrived and is not recorded as taken yet, by its seq, oldest first."""
@@ -445,7 +445,7 @@ def instance_reopened(state: AnyRun, event: Event) -> None:
         activation = state.activation(each.node_id, each.scope)
         if activation is not None:
             _redo(state, activation, each, recorded, event)
-    for wait in {wait.place: wait for waits in state.waits.values() for wait in waits.values()}.values():
+    for wait in {wait.key: wait for waits in state.waits.values() for wait in waits.values()}.values():
         if wait.due_at is not None:
             # No signal could arrive meanwhile.
             set_timer(state, wait, wait.due_at + recorded.closed_ms, event.seq)
@@ -453,8 +453,8 @@ def instance_reopened(state: AnyRun, event: Event) -> None:
 
 def _redo(state: AnyRun, activation: OpenActivation, redo: Redo, recorded: RunReopened, event: Event) -> None:
     before = activation.redone
-    state.running.pop(activation.place, None)
-    state.unevaluated.pop(activation.place, None)
+    state.running.pop(activation.key, None)
+    state.unevaluated.pop(activation.key, None)
     if activation.child_id is not None:
         state.children.pop(activation.child_id, None)
         activation.child_id = None
@@ -489,7 +489,7 @@ def wait(state: RunState[Open, Any], activation: Open, recorded: Waiting, seq: i
         activation.events, activation.names_event = recorded.events, recorded.names_event
         if taken is None:
             for event_name in recorded.events:
-                state.waits.setdefault(event_name, {})[activation.place] = activation
+                state.waits.setdefault(event_name, {})[activation.key] = activation
     elif isinstance(recorded, ChildAwaited):
         activation.child_id = recorded.child_id
         state.children[recorded.child_id] = activation
@@ -548,7 +548,7 @@ def _stop_waiting(state: RunState[Open, Any], activation: Open) -> None:
     assert activation.events is not None
     for event in activation.events:
         waits = state.waits.get(event, {})
-        if waits.pop(activation.place, None) is not None and not waits:
+        if waits.pop(activation.key, None) is not None and not waits:
             del state.waits[event]
 
 
@@ -575,16 +575,16 @@ EVOLVE_SHARED: Mapping[EventType, Callable[[AnyRun, Event], None]] = {
 class SignalWait(OpenActivation):
     """An activation that waits for a signal."""
 
-    __slots__ = ("_place",)
+    __slots__ = ("_key",)
 
-    def __init__(self, place: tuple[str, str]) -> None:
+    def __init__(self, key: ActivationKey) -> None:
         super().__init__()
-        self._place = place
+        self._key = key
 
     @property
-    def place(self) -> tuple[str, str]:
+    def key(self) -> ActivationKey:
         """Node id and scope."""
-        return self._place
+        return self._key
 
 
 class SignalWaits(RunState[SignalWait, SignalWait]):
@@ -596,7 +596,7 @@ class SignalWaits(RunState[SignalWait, SignalWait]):
 
     def __init__(self, head: InstanceHead) -> None:
         super().__init__(head)
-        self.open: dict[tuple[str, str], SignalWait] = {}
+        self.open: dict[ActivationKey, SignalWait] = {}
         """Waits that have not ended, those with a promised signal too."""
 
     def activation(self, node_id: str, scope: str) -> SignalWait | None:
@@ -609,7 +609,7 @@ class SignalWaits(RunState[SignalWait, SignalWait]):
         For a signal, return whether a matching wait is open that has no earlier signal assigned.
         """
         self.last_seq = event.seq
-        place = (event.node_id, event.scope)
+        key = (event.node_id, event.scope)
         if event.type is EventType.SIGNAL_RECEIVED:
             signal = read_signal(event.payload)
             delivered = self.oldest_wait(signal.event, signal.content) is not None
@@ -619,7 +619,7 @@ class SignalWaits(RunState[SignalWait, SignalWait]):
                 self.kept[signal.event][event.seq] = KeptSignal(event.seq, signal.event, NULL)
             return delivered
         if event.type is EventType.NODE_WAITING:
-            wait(self, self.open.setdefault(place, SignalWait(place)), read_wait(event.payload), event.seq)
-        elif event.type in ENDINGS and (ended := self.open.pop(place, None)) is not None:
+            wait(self, self.open.setdefault(key, SignalWait(key)), read_wait(event.payload), event.seq)
+        elif event.type in ENDINGS and (ended := self.open.pop(key, None)) is not None:
             close_wait(self, ended)
         return None

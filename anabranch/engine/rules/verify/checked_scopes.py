@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
 
-from anabranch.engine.rules.events import ERROR_HANDLE, LOOP_HANDLE, Event
+from anabranch.engine.rules.events import ERROR_HANDLE, LOOP_HANDLE, ActivationKey, Event
 from anabranch.engine.rules.graph.plan import AGAIN, Body, LoopSpec, Plan, PlanNode
 from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.engine.rules.templates.facts import Facts
@@ -69,7 +69,7 @@ class CheckedScope:
     path: str
     body: Body
     outer: CheckedScope | None = None
-    loop_place: tuple[str, str] | None = None
+    loop_key: ActivationKey | None = None
     index: int = 0
     bindings: Mapping[str, Any] = field(default_factory=dict)
     names: Names = field(default_factory=dict)
@@ -103,7 +103,7 @@ class CheckedScope:
         live = dead = 0
         incoming = edges.into[node]
         for source, handle in incoming:
-            if handle == LOOP_HANDLE and self.loop_place is not None and source == self.loop_place[0]:
+            if handle == LOOP_HANDLE and self.loop_key is not None and source == self.loop_key[0]:
                 live += 1
             elif source in self.handles:
                 if handle in self.handles[source]:
@@ -300,7 +300,7 @@ class CheckedRegion:
     """How many items each cursor in it has handed out."""
 
     @property
-    def place(self) -> tuple[str, str]:
+    def key(self) -> ActivationKey:
         """The header and the scope around it."""
         return self.node.id, self.scope.path
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, StepKind, is_step_name
-from anabranch.engine.rules.events import ENDINGS, Event, EventType
+from anabranch.engine.rules.events import ENDINGS, ActivationKey, Event, EventType
 from anabranch.engine.rules.payloads import (
     FunctionPaused,
     FunctionPostponed,
@@ -18,7 +18,7 @@ from anabranch.engine.rules.payloads import (
 )
 from anabranch.engine.rules.shared.left_out import Ranges
 from anabranch.engine.rules.shared.run_state import InstanceHead
-from anabranch.engine.rules.verify.finding import FindingCode, Place
+from anabranch.engine.rules.verify.finding import FindingCode
 from anabranch.engine.rules.verify.run_check import Account, RunCheck
 
 _TIMER_PREFIX = "@"
@@ -42,15 +42,15 @@ class CodedCheck(RunCheck):
         on, as after a cancel, or another is due."""
         self._must_suspend: Event | None = None
         """A failure of the function after which the run has to be suspended."""
-        self._kinds: dict[Place, StepKind] = {}
+        self._kinds: dict[ActivationKey, StepKind] = {}
 
     def passed_over(self, event: Event) -> None:
         """Take a row that was left out: a failed step that is repeated stays known, although it may have no other
         row."""
-        place = (event.node_id, event.scope)
-        if event.type is EventType.NODE_FAILED and place not in self.open:
-            self._first_row(event, place)
-            self.open[place] = Account(place, event.attempt, event)
+        key = (event.node_id, event.scope)
+        if event.type is EventType.NODE_FAILED and key not in self.open:
+            self._first_row(event, key)
+            self.open[key] = Account(key, event.attempt, event)
 
     def begin(self, event: Event) -> None:
         """Take INPUT_SET."""
@@ -141,19 +141,19 @@ class CodedCheck(RunCheck):
 
     # -- steps ----------------------------------------------------------------------------
     def _step(self, event: Event) -> None:
-        place = (event.node_id, event.scope)
-        is_new = place not in self.open and place not in self.endings
+        key = (event.node_id, event.scope)
+        is_new = key not in self.open and key not in self.endings
         if is_new:
-            self._first_row(event, place)
-        elif event.mark is not None and event.mark.kind is not self._kinds.get(place):
+            self._first_row(event, key)
+        elif event.mark is not None and event.mark.kind is not self._kinds.get(key):
             self.note(
                 FindingCode.STEP_DIFFERS,
                 event,
-                f"'{event.node_id}' was a {self._kinds[place].value} and is a {event.mark.kind.value}",
+                f"'{event.node_id}' was a {self._kinds[key].value} and is a {event.mark.kind.value}",
             )
         if event.type is EventType.NODE_DISPATCHED:
             if self.dispatched(event) is None:
-                self.open.setdefault(place, Account(place, event.attempt, event))
+                self.open.setdefault(key, Account(key, event.attempt, event))
             self._is_running = self._is_running or self._attempt > 0
             return
         account = self.answered(event, may_be_first=is_new)
@@ -167,12 +167,12 @@ class CodedCheck(RunCheck):
             case EventType.NODE_COMPLETED | EventType.NODE_FAILED | EventType.NODE_SKIPPED:
                 self._end(event, account)
 
-    def _first_row(self, event: Event, place: Place) -> None:
+    def _first_row(self, event: Event, key: ActivationKey) -> None:
         if not self._attempt:
             self.note(FindingCode.DISPATCH_EARLY, event, f"'{event.node_id}' has a row before the function was called")
         if not is_step_name(event.node_id) and not event.node_id.startswith(_TIMER_PREFIX):
             self.note(FindingCode.ROW_UNEXPECTED, event, f"'{event.node_id}' cannot be the name of a step")
-        self._kinds[place] = StepKind.RUN if event.mark is None else event.mark.kind
+        self._kinds[key] = StepKind.RUN if event.mark is None else event.mark.kind
         latest = None if event.mark is None else event.mark.latest_row
         if latest is not None and latest >= event.seq:
             self.note(

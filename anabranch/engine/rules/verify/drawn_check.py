@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from anabranch.engine.rules.callbacks import CALLBACK_TYPE
-from anabranch.engine.rules.drawn.scopes import ScopePlace, pass_path, place_of
-from anabranch.engine.rules.events import DEFAULT_HANDLE, ERROR_HANDLE, Event, EventType
+from anabranch.engine.rules.drawn.scopes import ScopeKey, pass_path, scope_key_of
+from anabranch.engine.rules.events import DEFAULT_HANDLE, ERROR_HANDLE, ActivationKey, Event, EventType
 from anabranch.engine.rules.graph.loop_config import CURSOR_POSITION
 from anabranch.engine.rules.graph.plan import AGAIN, Plan, PlanNode
 from anabranch.engine.rules.payloads import handled_error, read_error, read_input, read_items, read_trigger
@@ -33,7 +33,7 @@ from anabranch.engine.rules.verify.checked_scopes import (
     merged,
     region_failure_handle,
 )
-from anabranch.engine.rules.verify.finding import FindingCode, Place
+from anabranch.engine.rules.verify.finding import FindingCode
 from anabranch.engine.rules.verify.run_check import Account, RunCheck
 
 _DELAY_TYPE = "delay"
@@ -52,14 +52,14 @@ class DrawnCheck(RunCheck):
         self._edges = Edges(plan)
         self._root = CheckedScope("", plan.root)
         self._scopes: dict[str, CheckedScope] = {"": self._root}
-        self._loops: dict[Place, CheckedLoop] = {}
-        self._regions: dict[Place, CheckedRegion] = {}
+        self._loops: dict[ActivationKey, CheckedLoop] = {}
+        self._regions: dict[ActivationKey, CheckedRegion] = {}
         """Those that have begun and not ended, by header and the scope around them."""
-        self._owed: dict[Place, CheckedReadiness] = {}
+        self._owed: dict[ActivationKey, CheckedReadiness] = {}
         """What has to be dispatched or skipped before anything else happens."""
-        self._derived: dict[Place, Derived] = {}
+        self._derived: dict[ActivationKey, Derived] = {}
         """The outcomes of open pure nodes."""
-        self._contexts: dict[Place, CheckedContext] = {}
+        self._contexts: dict[ActivationKey, CheckedContext] = {}
         """What pure nodes see: the same in every attempt, but for the time."""
         self._ends: list[tuple[str | None, Event]] = []
         self._must_fail: Event | None = None
@@ -120,12 +120,12 @@ class DrawnCheck(RunCheck):
 
     # -- dispatches -----------------------------------------------------------------------
     def _dispatch(self, event: Event, node: PlanNode) -> None:
-        place = (event.node_id, event.scope)
+        key = (event.node_id, event.scope)
         account = self.dispatched(event)
-        if account is not None or place in self.endings:
-            if account is not None and place in self._contexts:
-                self._contexts[place].facts = self._facts(event.created_at)
-                self._derived[place] = self._evaluate(node, self._contexts[place])
+        if account is not None or key in self.endings:
+            if account is not None and key in self._contexts:
+                self._contexts[key].facts = self._facts(event.created_at)
+                self._derived[key] = self._evaluate(node, self._contexts[key])
             return
         if event.scope not in self._scopes and not self._open_scope(event, event.scope):
             return
@@ -133,7 +133,7 @@ class DrawnCheck(RunCheck):
         if scope.body is not node.home:
             self.note(FindingCode.ROW_UNEXPECTED, event, f"'{node.id}' does not live in scope {event.scope!r}")
             return
-        owed = self._owed.pop(place, None)
+        owed = self._owed.pop(key, None)
         if node is self._beginning and not event.scope:
             for other in self._plan.beginnings:
                 if other is not node:
@@ -155,42 +155,42 @@ class DrawnCheck(RunCheck):
                 verdicts = "are not all decided" if readiness is CheckedReadiness.OPEN else "are all dead"
                 self.note(code, event, f"'{node.id}' is dispatched while its incoming edges {verdicts}")
         scope.dispatched.add(node.id)
-        self.open[place] = Account(place, event.attempt, event, event.created_at)
+        self.open[key] = Account(key, event.attempt, event, event.created_at)
         if node.evaluate is not None:
-            self._contexts[place] = self._context(node, scope, event)
-            self._derived[place] = self._evaluate(node, self._contexts[place])
+            self._contexts[key] = self._context(node, scope, event)
+            self._derived[key] = self._evaluate(node, self._contexts[key])
 
     def _open_scope(self, event: Event, path: str) -> bool:
         """Open the iteration or pass in which this row is the first."""
         try:
-            place = place_of(path)
+            scope_key = scope_key_of(path)
         except ValueError:
             self.note(FindingCode.ITERATION_UNEXPECTED, event, f"there is no scope {path!r}")
             return False
-        if place.is_pass:
-            return self._open_pass(event, path, place)
-        return self._open_iteration(event, path, place)
+        if scope_key.is_pass:
+            return self._open_pass(event, path, scope_key)
+        return self._open_iteration(event, path, scope_key)
 
-    def _open_pass(self, event: Event, path: str, place: ScopePlace) -> bool:
-        if place.scope not in self._scopes and not self._open_scope(event, place.scope):
+    def _open_pass(self, event: Event, path: str, scope_key: ScopeKey) -> bool:
+        if scope_key.scope not in self._scopes and not self._open_scope(event, scope_key.scope):
             return False
-        header, outer = self._plan.nodes.get(place.node_id), self._scopes[place.scope]
+        header, outer = self._plan.nodes.get(scope_key.node_id), self._scopes[scope_key.scope]
         if header is None or header.region is None or header.home.outer is not outer.body or header.id in outer.handles:
             self.note(FindingCode.ITERATION_UNEXPECTED, event, f"{path} begins, but is not a pass of an open loop")
             return False
         region = self._regions.setdefault((header.id, outer.path), CheckedRegion(header, outer))
-        if region.open_pass is not None or place.index != region.number + 1:
+        if region.open_pass is not None or scope_key.index != region.number + 1:
             message = f"{path} begins, and the next pass of '{header.id}' is {region.number + 1}"
             self.note(FindingCode.ITERATION_UNEXPECTED, event, message)
             return False
         scope = CheckedScope(path, header.home, outer)
-        region.open_pass, region.number, region.is_again = scope, place.index, False
+        region.open_pass, region.number, region.is_again = scope, scope_key.index, False
         outer.dispatched.add(header.id)
         self._scopes[path] = scope
         return True
 
-    def _open_iteration(self, event: Event, path: str, place: ScopePlace) -> bool:
-        loop_id, outer, index = place.node_id, place.scope, place.index
+    def _open_iteration(self, event: Event, path: str, scope_key: ScopeKey) -> bool:
+        loop_id, outer, index = scope_key.node_id, scope_key.scope, scope_key.index
         loop = self._loops.get((loop_id, outer))
         if loop is None or (loop_id, outer) in self.endings:
             self.note(FindingCode.ITERATION_UNEXPECTED, event, f"{path} begins while its loop is not open")
@@ -252,9 +252,9 @@ class DrawnCheck(RunCheck):
 
     # -- skips ----------------------------------------------------------------------------
     def _skip(self, event: Event, node: PlanNode) -> None:
-        place = (event.node_id, event.scope)
+        key = (event.node_id, event.scope)
         scope = self._scopes.get(event.scope)
-        if place in self.endings:
+        if key in self.endings:
             self.answered(event)
             return
         is_region = scope is not None and node.region is not None and node.home.outer is scope.body
@@ -263,9 +263,9 @@ class DrawnCheck(RunCheck):
                 FindingCode.SKIP_UNEXPECTED, event, f"'{node.id}' is skipped in {event.scope!r}, which is not open"
             )
             return
-        account = self.open.get(place)
-        owed = self._owed.pop(place, None)
-        is_open = place in self._regions if is_region else account is not None
+        account = self.open.get(key)
+        owed = self._owed.pop(key, None)
+        is_open = key in self._regions if is_region else account is not None
         is_derived = owed is CheckedReadiness.SKIP or (self._is_terminating and is_open)
         if not is_derived and not (account is None and scope.readiness(node, self._edges) is CheckedReadiness.SKIP):
             why = "it is open" if account is not None else "not all of its incoming edges are dead"
@@ -280,12 +280,12 @@ class DrawnCheck(RunCheck):
 
     # -- results --------------------------------------------------------------------------
     def _complete(self, event: Event, node: PlanNode) -> None:
-        place = (event.node_id, event.scope)
+        key = (event.node_id, event.scope)
         account = self._cause(event)
         if account is None:
             return
         scope = self._scopes[event.scope]
-        derived = self._loop_result(event, place) if place in self._loops else self._derived.get(place)
+        derived = self._loop_result(event, key) if key in self._loops else self._derived.get(key)
         if derived is not None:
             self._compare(event, node, derived)
         elif node.given is not None:
@@ -325,9 +325,9 @@ class DrawnCheck(RunCheck):
             message = f"'{node.id}' is recorded as leaving by {event.next_handle!r}, and leaves by {derived.handle!r}"
             self.note(FindingCode.HANDLE_DIFFERS, event, message)
 
-    def _loop_result(self, event: Event, place: Place) -> Derived:
+    def _loop_result(self, event: Event, key: ActivationKey) -> Derived:
         """The result of a loop, if it is over."""
-        loop = self._loops[place]
+        loop = self._loops[key]
         if not loop.spec.body.nodes:
             loop.run_empty()
         elif loop.error is None and not loop.unfinished:
@@ -340,18 +340,18 @@ class DrawnCheck(RunCheck):
                     if loop.items is None
                     else f"{len(loop.items) - loop.next_index} items are left"
                 )
-                self.note(FindingCode.ITERATION_UNEXPECTED, event, f"'{place[0]}' ends although {what}")
+                self.note(FindingCode.ITERATION_UNEXPECTED, event, f"'{key[0]}' ends although {what}")
         if loop.unfinished:
             self.note(
                 FindingCode.RESULT_UNEXPECTED,
                 event,
-                f"'{place[0]}' ends while {len(loop.unfinished)} iterations are open",
+                f"'{key[0]}' ends while {len(loop.unfinished)} iterations are open",
             )
         return loop.derived()
 
     def _fail(self, event: Event, node: PlanNode) -> None:
-        place = (event.node_id, event.scope)
-        region = self._regions.get(place)
+        key = (event.node_id, event.scope)
+        region = self._regions.get(key)
         if region is not None:
             self._fail_region(event, region)
             return
@@ -359,7 +359,7 @@ class DrawnCheck(RunCheck):
         if account is None:
             return
         scope, error = self._scopes[event.scope], read_error(event.payload)
-        derived = self._loop_result(event, place) if place in self._loops else self._derived.get(place)
+        derived = self._loop_result(event, key) if key in self._loops else self._derived.get(key)
         if derived is not None and derived.error != error["code"] and error["code"] not in _ADDED_FAILURES:
             outcome = derived.error or f"the output {_shown(derived.output)}"
             self.note(
@@ -371,7 +371,7 @@ class DrawnCheck(RunCheck):
         """Fail a region that needs another pass beyond its limit."""
         node = region.node
         assert node.region is not None
-        self._owed.pop(region.place, None)
+        self._owed.pop(region.key, None)
         if region.open_pass is not None or region.number < node.region.passes_max:
             message = f"the loop at '{node.id}' fails in pass {region.number} of at most {node.region.passes_max}"
             self.note(FindingCode.RESULT_UNEXPECTED, event, message)
@@ -427,28 +427,28 @@ class DrawnCheck(RunCheck):
         account = self._cause(event)
         if account is None:
             return
-        place, items = (event.node_id, event.scope), read_items(event.payload)
+        key, items = (event.node_id, event.scope), read_items(event.payload)
         account.row = event
-        if node.loop is None or place in self._loops:
+        if node.loop is None or key in self._loops:
             self.note(FindingCode.RESULT_UNEXPECTED, event, f"'{node.id}' opens, but is not a loop that may open")
             return
-        derived = self._derived.pop(place, None)
+        derived = self._derived.pop(key, None)
         if derived is not None and derived.error is not None:
             self.note(FindingCode.RESULT_DIFFERS, event, f"'{node.id}' opens, but evaluates to {derived.error}")
         elif derived is not None and node.loop.mode == "forEach" and not json_equal(derived.output.value, items):
             self.note(FindingCode.RESULT_DIFFERS, event, f"'{node.id}' opens with other items than its source has")
         facts = self._facts(account.dispatched_at)
-        loop = self._loops[place] = CheckedLoop(node, self._scopes[event.scope], account.attempt, items, facts)
+        loop = self._loops[key] = CheckedLoop(node, self._scopes[event.scope], account.attempt, items, facts)
         if items == [] and loop.spec.mode == "forEach":
-            self._owed[place] = CheckedReadiness.OPEN
+            self._owed[key] = CheckedReadiness.OPEN
 
     # -- what follows ---------------------------------------------------------------------
     def _cause(self, event: Event) -> Account | None:
         """Take a cause: everything that was due before it must have been written."""
-        place = (event.node_id, event.scope)
-        if self._owed.get(place) is CheckedReadiness.OPEN:
-            del self._owed[place]
-        if place not in self._loops:
+        key = (event.node_id, event.scope)
+        if self._owed.get(key) is CheckedReadiness.OPEN:
+            del self._owed[key]
+        if key not in self._loops:
             self._nothing_is_owed(event)
         account = self.answered(event)
         if account is not None and event.scope not in self._scopes:
@@ -457,18 +457,18 @@ class DrawnCheck(RunCheck):
         return account
 
     def _nothing_is_owed(self, event: Event) -> None:
-        for place, readiness in self._owed.items():
-            node_id, scope = place
+        for key, readiness in self._owed.items():
+            node_id, scope = key
             shown = f"'{node_id}'" + (f" in {scope}" if scope else "")
             if readiness is CheckedReadiness.OPEN:
                 self.note(
-                    FindingCode.END_MISSING, event, f"the loop {shown} has nothing left to do, and has not ended", place
+                    FindingCode.END_MISSING, event, f"the loop {shown} has nothing left to do, and has not ended", key
                 )
             elif readiness is CheckedReadiness.SKIP:
-                self.note(FindingCode.SKIP_MISSING, event, f"{shown} was to be skipped before row {event.seq}", place)
+                self.note(FindingCode.SKIP_MISSING, event, f"{shown} was to be skipped before row {event.seq}", key)
             else:
                 self.note(
-                    FindingCode.DISPATCH_MISSING, event, f"{shown} was to be dispatched before row {event.seq}", place
+                    FindingCode.DISPATCH_MISSING, event, f"{shown} was to be dispatched before row {event.seq}", key
                 )
         self._owed.clear()
 
@@ -476,10 +476,10 @@ class DrawnCheck(RunCheck):
         self, event: Event, node: PlanNode, scope: CheckedScope, handle: str | None, left: Payload = NULL
     ) -> None:
         """End an activation or a region: decide its targets, and perhaps the enclosing scope."""
-        place = (event.node_id, event.scope)
-        self.close(event, self.open.get(place))
-        self._derived.pop(place, None)
-        self._forget_iterations(place)
+        key = (event.node_id, event.scope)
+        self.close(event, self.open.get(key))
+        self._derived.pop(key, None)
+        self._forget_iterations(key)
         if node.region is not None and node.home is not scope.body:
             exits = enumerate(node.region.exits) if handle is not None else ()
             self._end_region(
@@ -505,7 +505,7 @@ class DrawnCheck(RunCheck):
                         self._owe(target, scope, readiness)
         if not scope.is_over:
             return
-        if scope.loop_place is not None:
+        if scope.loop_key is not None:
             self._close_iteration(scope)
         elif scope.body.header is not None and scope.outer is not None:
             self._close_pass(self._regions[scope.body.header.id, scope.outer.path])
@@ -526,11 +526,11 @@ class DrawnCheck(RunCheck):
         elif self._must_fail is not None or self._is_terminating:
             return
         elif region.scope.base.is_abandoned:
-            self._owed[region.place] = CheckedReadiness.SKIP
+            self._owed[region.key] = CheckedReadiness.SKIP
         elif region.number >= region.node.region.passes_max:
-            self._owed[region.place] = CheckedReadiness.OPEN
+            self._owed[region.key] = CheckedReadiness.OPEN
         else:
-            self._owed[region.node.id, pass_path(*region.place, region.number + 1)] = CheckedReadiness.DISPATCH
+            self._owed[region.node.id, pass_path(*region.key, region.number + 1)] = CheckedReadiness.DISPATCH
 
     def _end_region(self, header: PlanNode, scope: CheckedScope, live: Mapping[int, Payload]) -> None:
         """Give each exit of a region its verdict, in the enclosing scope."""
@@ -549,18 +549,18 @@ class DrawnCheck(RunCheck):
                 around.left_by(AGAIN if leaving.outer is None else leaving.outer, output)
         self._decide([each.target for each in header.region.exits if each.target is not None], scope)
 
-    def _forget_iterations(self, place: Place) -> None:
-        loop = self._loops.get(place)
+    def _forget_iterations(self, key: ActivationKey) -> None:
+        loop = self._loops.get(key)
         if loop is not None:
             for scope in loop.unfinished.values():
                 self._scopes.pop(scope.path, None)
 
     def _close_iteration(self, scope: CheckedScope) -> None:
-        assert scope.loop_place is not None
+        assert scope.loop_key is not None
         del self._scopes[scope.path]
-        loop = self._loops[scope.loop_place]
+        loop = self._loops[scope.loop_key]
         loop.closed(scope)
-        if self._must_fail is not None or self._is_terminating or scope.loop_place in self.endings:
+        if self._must_fail is not None or self._is_terminating or scope.loop_key in self.endings:
             return
         if loop.error is not None:
             for other in list(loop.unfinished.values()):
@@ -568,7 +568,7 @@ class DrawnCheck(RunCheck):
         if not loop.unfinished and (
             loop.error is not None or (loop.items is not None and loop.next_index >= len(loop.items))
         ):
-            self._owed.setdefault(scope.loop_place, CheckedReadiness.OPEN)
+            self._owed.setdefault(scope.loop_key, CheckedReadiness.OPEN)
 
     def _abandon(self, scope: CheckedScope) -> None:
         """Expect a skip of everything open or undecided in an iteration."""
@@ -582,7 +582,7 @@ class DrawnCheck(RunCheck):
                         self._owed.pop((node.id, pass_path(node.id, each.path, 1)), None)
                     self._owed[node.id, each.path] = CheckedReadiness.SKIP
                 elif region.open_pass is None:  # its next pass was due, and is dropped
-                    self._owed.pop((node.id, pass_path(*region.place, region.number + 1)), None)
+                    self._owed.pop((node.id, pass_path(*region.key, region.number + 1)), None)
                     self._owed[node.id, each.path] = CheckedReadiness.SKIP
 
     def _within(self, scope: CheckedScope) -> Iterator[CheckedScope]:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeAlias
-
-Place: TypeAlias = tuple[str, str]
-"""(node id, scope); of a coded run (step name, scope), and ("", "") for its function."""
+from typing import Any
 
 
 class FindingCode(StrEnum):

@@ -10,7 +10,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from anabranch.engine.rules.events import DEFAULT_HANDLE, ENDINGS, TERMINALS, TIMEOUT_HANDLE, Event, EventType
+from anabranch.engine.rules.events import (
+    DEFAULT_HANDLE,
+    ENDINGS,
+    TERMINALS,
+    TIMEOUT_HANDLE,
+    ActivationKey,
+    Event,
+    EventType,
+)
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.payloads import (
     ChildAwaited,
@@ -28,7 +36,7 @@ from anabranch.engine.rules.shared.left_out import Ranges, is_left_out
 from anabranch.engine.rules.shared.log_limit import LOG_TOO_LARGE
 from anabranch.engine.rules.shared.run_state import InstanceHead, KeptSignal, fits
 from anabranch.engine.rules.values import NULL, Payload, json_equal
-from anabranch.engine.rules.verify.finding import FINDINGS_MAX, Finding, FindingCode, Place
+from anabranch.engine.rules.verify.finding import FINDINGS_MAX, Finding, FindingCode
 
 # Ends of a run that no node causes.
 _OWN_FAILURES = frozenset({"RECOVERY_LIMIT", LOG_TOO_LARGE})
@@ -38,7 +46,7 @@ _OWN_FAILURES = frozenset({"RECOVERY_LIMIT", LOG_TOO_LARGE})
 class Account:
     """An open activation, as its rows describe it so far."""
 
-    place: Place
+    key: ActivationKey
     attempt: int
     row: Event
     """Its latest row."""
@@ -66,22 +74,22 @@ class _Signals:
 
     arrived: dict[int, KeptSignal] = field(default_factory=dict)
     kept: dict[int, KeptSignal] = field(default_factory=dict)
-    promised: dict[int, Place] = field(default_factory=dict)
-    taken_by: dict[int, Place] = field(default_factory=dict)
-    waits: dict[Place, Account] = field(default_factory=dict)
+    promised: dict[int, ActivationKey] = field(default_factory=dict)
+    taken_by: dict[int, ActivationKey] = field(default_factory=dict)
+    waits: dict[ActivationKey, Account] = field(default_factory=dict)
     """Open waits without a signal, oldest first."""
     keys: set[str] = field(default_factory=set)
 
     def offer(self, signal: KeptSignal) -> None:
         """Assign a signal to the oldest matching wait, or keep it."""
-        for place, wait in self.waits.items():
+        for key, wait in self.waits.items():
             if (
                 wait.events is not None
                 and signal.event in wait.events
                 and fits(wait.events[signal.event], signal.payload)
             ):
-                del self.waits[place]
-                self.promised[signal.seq] = place
+                del self.waits[key]
+                self.promised[signal.seq] = key
                 return
         self.kept[signal.seq] = signal
 
@@ -94,10 +102,10 @@ class _Signals:
         )
         return next(fitting, None)
 
-    def forget_wait(self, place: Place) -> None:
+    def forget_wait(self, key: ActivationKey) -> None:
         """Drop an ended wait; a signal assigned to it goes to the next wait, or is kept."""
-        self.waits.pop(place, None)
-        for seq in [seq for seq, wait in self.promised.items() if wait == place]:
+        self.waits.pop(key, None)
+        for seq in [seq for seq, wait in self.promised.items() if wait == key]:
             del self.promised[seq]
             self.offer(self.arrived[seq])
 
@@ -115,8 +123,8 @@ class RunCheck(ABC):
         self.has_started = False
         self.awaits_turn = False
         """It was reopened, and no worker has continued it yet."""
-        self.open: dict[Place, Account] = {}
-        self.endings: dict[Place, Event] = {}
+        self.open: dict[ActivationKey, Account] = {}
+        self.endings: dict[ActivationKey, Event] = {}
         self.copied_to = 0
         """The last row of those that a fork has begun with: they may be about other runs' children."""
         self._signals = _Signals()
@@ -146,9 +154,9 @@ class RunCheck(ABC):
     def finish(self) -> None:
         """Check at the end of the log that no consequence of the last rows is missing."""
 
-    def note(self, code: FindingCode, event: Event, message: str, place: Place | None = None) -> None:
+    def note(self, code: FindingCode, event: Event, message: str, key: ActivationKey | None = None) -> None:
         """Keep a finding about this row, or about another activation."""
-        node_id, scope = (event.node_id, event.scope) if place is None else place
+        node_id, scope = (event.node_id, event.scope) if key is None else key
         if len(self.findings) < FINDINGS_MAX:
             self.findings.append(Finding(code, event.seq, node_id, scope, message))
 
@@ -215,23 +223,23 @@ class RunCheck(ABC):
     def dispatched(self, event: Event, *, begins_with: int = 1) -> Account | None:
         """Check a further attempt and return its activation; None for the first row of an activation, which the caller
         checks."""
-        place = (event.node_id, event.scope)
+        key = (event.node_id, event.scope)
         self._check_begin(event)
-        account = self.open.get(place)
-        if place in self.endings:
-            self.note(FindingCode.DISPATCHED_TWICE, event, f"{_name(place)} is dispatched after it has ended")
+        account = self.open.get(key)
+        if key in self.endings:
+            self.note(FindingCode.DISPATCHED_TWICE, event, f"{_name(key)} is dispatched after it has ended")
             return account
         if account is None:
             if event.attempt != begins_with:
                 self.note(
-                    FindingCode.DISPATCH_UNEXPECTED, event, f"attempt {event.attempt} of {_name(place)} is its first"
+                    FindingCode.DISPATCH_UNEXPECTED, event, f"attempt {event.attempt} of {_name(key)} is its first"
                 )
             return None
         if event.attempt != account.attempt + 1:
             code = FindingCode.DISPATCHED_TWICE if event.attempt <= account.attempt else FindingCode.DISPATCH_UNEXPECTED
-            self.note(code, event, f"attempt {event.attempt} of {_name(place)} follows attempt {account.attempt}")
+            self.note(code, event, f"attempt {event.attempt} of {_name(key)} follows attempt {account.attempt}")
         elif not account.is_retrying:
-            message = f"attempt {event.attempt} of {_name(place)} is dispatched although the one before has not failed"
+            message = f"attempt {event.attempt} of {_name(key)} is dispatched although the one before has not failed"
             self.note(FindingCode.DISPATCH_UNEXPECTED, event, message)
         else:
             self._check_due(event, account)
@@ -249,34 +257,34 @@ class RunCheck(ABC):
         """Check a row that depends on a due time."""
         if account.due_at is not None and event.created_at < account.due_at:
             early_ms = account.due_at - event.created_at
-            message = f"{event.type.value} of {_name(account.place)} comes {early_ms} ms before it is due"
+            message = f"{event.type.value} of {_name(account.key)} comes {early_ms} ms before it is due"
             self.note(FindingCode.TIMER_EARLY, event, message)
         if self.is_suspended:
-            message = f"{event.type.value} of {_name(account.place)} is written while the run is suspended"
+            message = f"{event.type.value} of {_name(account.key)} is written while the run is suspended"
             self.note(FindingCode.FIRED_WHILE_SUSPENDED, event, message)
 
     def answered(self, event: Event, *, may_be_first: bool = False) -> Account | None:
         """The open activation that a row is about, and whose attempt it answers."""
-        place = (event.node_id, event.scope)
-        account = self.open.get(place)
-        if place in self.endings:
+        key = (event.node_id, event.scope)
+        account = self.open.get(key)
+        if key in self.endings:
             code = FindingCode.ENDED_TWICE if event.type in ENDINGS else FindingCode.RESULT_UNEXPECTED
-            ended = self.endings[place]
-            self.note(code, event, f"{event.type.value} of {_name(place)}, which has ended in row {ended.seq}")
+            ended = self.endings[key]
+            self.note(code, event, f"{event.type.value} of {_name(key)}, which has ended in row {ended.seq}")
             return None
         if account is None:
             if not may_be_first:
                 self.note(
-                    FindingCode.RESULT_UNEXPECTED, event, f"{event.type.value} of {_name(place)}, which is not open"
+                    FindingCode.RESULT_UNEXPECTED, event, f"{event.type.value} of {_name(key)}, which is not open"
                 )
                 return None
-            account = self.open[place] = Account(place, event.attempt, event)
+            account = self.open[key] = Account(key, event.attempt, event)
         elif event.attempt != account.attempt:
-            answers = f"{event.type.value} of attempt {event.attempt} of {_name(place)}"
+            answers = f"{event.type.value} of attempt {event.attempt} of {_name(key)}"
             message = f"{answers} while attempt {account.attempt} is open"
             self.note(FindingCode.RESULT_UNEXPECTED, event, message)
         elif account.is_retrying and event.type is not EventType.NODE_SKIPPED:
-            message = f"{event.type.value} of {_name(place)} between two attempts"
+            message = f"{event.type.value} of {_name(key)} between two attempts"
             self.note(FindingCode.RESULT_UNEXPECTED, event, message)
         return account
 
@@ -284,11 +292,11 @@ class RunCheck(ABC):
         """Take NODE_ATTEMPT_FAILED: another attempt is due."""
         due_at = read_retry_time(event.payload)
         if attempts_max is not None and event.attempt - account.redone_after >= attempts_max:
-            message = f"attempt {event.attempt} of {_name(account.place)} was the last, and another one is due"
+            message = f"attempt {event.attempt} of {_name(account.key)} was the last, and another one is due"
             self.note(FindingCode.RETRY_UNEXPECTED, event, message)
         if earliest is not None and due_at < earliest:
             message = (
-                f"the next attempt of {_name(account.place)} is due {earliest - due_at} ms before its backoff is over"
+                f"the next attempt of {_name(account.key)} is due {earliest - due_at} ms before its backoff is over"
             )
             self.note(FindingCode.TIMER_EARLY, event, message)
         account.is_retrying, account.due_at, account.row = True, due_at, event
@@ -299,11 +307,11 @@ class RunCheck(ABC):
         recorded = read_wait(event.payload)
         if isinstance(recorded, SignalTaken) and account.events is not None:
             if self.is_suspended:  # unlike a result that was under way, with what follows from it
-                message = f"{_name(account.place)} takes a signal while the run is suspended"
+                message = f"{_name(account.key)} takes a signal while the run is suspended"
                 self.note(FindingCode.FIRED_WHILE_SUSPENDED, event, message)
             self._take_signal(event, account, recorded)
         elif account.is_waiting:
-            self.note(FindingCode.RESULT_UNEXPECTED, event, f"{_name(account.place)} waits already")
+            self.note(FindingCode.RESULT_UNEXPECTED, event, f"{_name(account.key)} waits already")
         elif isinstance(recorded, SignalTaken):
             account.events = {recorded.event: None}
             self._take_signal(event, account, recorded)
@@ -311,9 +319,9 @@ class RunCheck(ABC):
             self._open_wait(event, account, recorded)
         elif isinstance(recorded, ChildAwaited):
             account.child_id = recorded.child_id
-            own = child_id(self.head.instance_id, *account.place, account.child_generation)
+            own = child_id(self.head.instance_id, *account.key, account.child_generation)
             if event.seq > self.copied_to and recorded.child_id != own:
-                message = f"{_name(account.place)} waits for run {recorded.child_id}, which is not its child"
+                message = f"{_name(account.key)} waits for run {recorded.child_id}, which is not its child"
                 self.note(FindingCode.CHILD_DIFFERS, event, message)
         elif isinstance(recorded, DelayStarted):
             account.delay, account.due_at = recorded, recorded.due_at
@@ -328,10 +336,10 @@ class RunCheck(ABC):
             assert recorded.taken is not None
             self._take_signal(event, account, recorded.taken)
         elif oldest is not None:
-            message = f"{_name(account.place)} waits although signal {oldest.seq} ({oldest.event}) was kept for it"
+            message = f"{_name(account.key)} waits although signal {oldest.seq} ({oldest.event}) was kept for it"
             self.note(FindingCode.SIGNAL_DIFFERS, event, message)
         else:
-            self._signals.waits[account.place] = account
+            self._signals.waits[account.key] = account
 
     def _signal_received(self, event: Event) -> None:
         received = read_signal(event.payload)
@@ -346,7 +354,7 @@ class RunCheck(ABC):
         self._signals.offer(signal)
 
     def _take_signal(self, event: Event, account: Account, taken: SignalTaken) -> None:
-        signals, name = self._signals, _name(account.place)
+        signals, name = self._signals, _name(account.key)
         signal = signals.arrived.get(taken.seq)
         if signal is None or signal.event != taken.event:
             self.note(
@@ -357,7 +365,7 @@ class RunCheck(ABC):
             by = _name(signals.taken_by[taken.seq])
             self.note(FindingCode.SIGNAL_TWICE, event, f"{name} takes signal {taken.seq}, which {by} has taken")
             return
-        promised = [seq for seq, place in signals.promised.items() if place == account.place]
+        promised = [seq for seq, key in signals.promised.items() if key == account.key]
         if promised:
             oldest: int | None = promised[0]
         else:
@@ -370,22 +378,22 @@ class RunCheck(ABC):
             self.note(FindingCode.SIGNAL_DIFFERS, event, message)
         signals.promised.pop(taken.seq, None)
         signals.kept.pop(taken.seq, None)
-        signals.waits.pop(account.place, None)
-        signals.taken_by[taken.seq] = account.place
+        signals.waits.pop(account.key, None)
+        signals.taken_by[taken.seq] = account.key
         account.taken = signal
 
     # -- endings --------------------------------------------------------------------------
     def close(self, event: Event, account: Account | None) -> None:
         """Close the activation that ends with this row."""
-        place = (event.node_id, event.scope)
-        self.endings.setdefault(place, event)
-        self.open.pop(place, None)
+        key = (event.node_id, event.scope)
+        self.endings.setdefault(key, event)
+        self.open.pop(key, None)
         if account is not None and account.events is not None:
-            self._signals.forget_wait(place)
+            self._signals.forget_wait(key)
 
     def check_wait_over(self, event: Event, account: Account) -> None:
         """NODE_COMPLETED of an activation that waited: by its time, its signal or its child, and by nothing else."""
-        name, handle = _name(account.place), event.next_handle or DEFAULT_HANDLE
+        name, handle = _name(account.key), event.next_handle or DEFAULT_HANDLE
         if account.delay is not None:
             self._check_due(event, account)
             expected = account.delay.output or NULL
@@ -430,9 +438,9 @@ class RunCheck(ABC):
                 self.check_failed(event)
 
 
-def _name(place: Place) -> str:
+def _name(key: ActivationKey) -> str:
     """The name of an activation in messages."""
-    node_id, scope = place
+    node_id, scope = key
     if not node_id:
         return "the workflow function"
     return f"'{node_id}' in {scope}" if scope else f"'{node_id}'"

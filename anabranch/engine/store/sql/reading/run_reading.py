@@ -18,7 +18,7 @@ from sqlalchemy import Connection, TextClause, text
 from anabranch.engine.ports import NO_ACTIVATIONS, NO_OUTPUTS, ActivationPage, InstanceRow, OutputsRead, RunReading
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.drawn.scopes import base_of
-from anabranch.engine.rules.events import DONE_HANDLE, Event, EventType
+from anabranch.engine.rules.events import DONE_HANDLE, ActivationKey, Event, EventType
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter, loop_of
 from anabranch.engine.rules.shared.left_out import NOTHING_LEFT_OUT, Ranges
 from anabranch.engine.store.schema import IS_ENDING
@@ -196,8 +196,8 @@ class RunReader(StoredValues):
             return []
 
         def read(connection: Connection) -> list[Event]:
-            places = [(node_id, "") for node_id in node_ids]
-            parameters = {"instance_id": instance_id, "given": _encoded(places)}
+            keys = [(node_id, "") for node_id in node_ids]
+            parameters = {"instance_id": instance_id, "given": _encoded(keys)}
             rows = ENDINGS_OF if all_scopes else ENDINGS_AT
             return _events(self.dialect, connection, rows, Payloads.ALL, parameters)
 
@@ -206,7 +206,7 @@ class RunReader(StoredValues):
         return sorted(found, key=_seq)
 
     async def read_signal_waits(
-        self, instance_id: str, *, after_seq: int, open_waits: Sequence[tuple[str, str]]
+        self, instance_id: str, *, after_seq: int, open_waits: Sequence[ActivationKey]
     ) -> list[Event]:
         """The rows after a seq about signals and waits for signals, including the ends of these and of `open_waits`."""
         if not is_uuid(instance_id):
@@ -277,16 +277,16 @@ class _RunReading:
         if bytes_max:
             firsts = self._with_outputs(firsts, latest, bytes_max)
         events = {event.seq: event for event in firsts}
-        events.update((event.seq, event) for event in map(latest.__getitem__, map(_place, firsts)))
+        events.update((event.seq, event) for event in map(latest.__getitem__, map(_key, firsts)))
         next_seq = firsts[-1].seq if len(firsts) < len(found) else None
         iterated = self._iterated(firsts, latest)
         return ActivationPage(sorted(events.values(), key=_seq), self._times(firsts), next_seq, iterated)
 
-    def _iterated(self, firsts: Sequence[Event], latest: Mapping[tuple[str, str], Event]) -> frozenset[tuple[str, str]]:
+    def _iterated(self, firsts: Sequence[Event], latest: Mapping[ActivationKey, Event]) -> frozenset[ActivationKey]:
         """The ended loops among these activations that opened an iteration."""
         asked = []
         for first in () if self._is_coded else firsts:
-            last = latest[_place(first)]
+            last = latest[_key(first)]
             if last.next_handle == DONE_HANDLE or last.type is EventType.NODE_FAILED:
                 prefix = f"{first.scope}/{first.node_id}" if first.scope else first.node_id
                 asked.append((f"{prefix}[0]", first.seq, last.seq))
@@ -296,23 +296,21 @@ class _RunReading:
             loop for loop, node_id in loops if loop[0] != node_id
         )  # a mapped node has no exit to its items
 
-    def _latest_rows(self, firsts: Sequence[Event]) -> dict[tuple[str, str], Event]:
-        latest = {_place(event): event for event in firsts}
+    def _latest_rows(self, firsts: Sequence[Event]) -> dict[ActivationKey, Event]:
+        latest = {_key(event): event for event in firsts}
         if firsts:
-            places = _encoded(list(latest))
-            endings = self.select(ENDINGS_AT, Payloads.SHOWN, given=places)
-            latest.update((_place(event), event) for event in endings)
-            ended = {_place(event) for event in endings}
-            open_ = [event for event in firsts if _place(event) not in ended]
+            keys = _encoded(list(latest))
+            endings = self.select(ENDINGS_AT, Payloads.SHOWN, given=keys)
+            latest.update((_key(event), event) for event in endings)
+            ended = {_key(event) for event in endings}
+            open_ = [event for event in firsts if _key(event) not in ended]
             if open_:
-                places = _encoded([_place(event) for event in open_])
-                rows = self.select(LATEST_AT, Payloads.SHOWN, given=places, from_seq=open_[0].seq)
-                latest.update((_place(event), event) for event in rows)
+                keys = _encoded([_key(event) for event in open_])
+                rows = self.select(LATEST_AT, Payloads.SHOWN, given=keys, from_seq=open_[0].seq)
+                latest.update((_key(event), event) for event in rows)
         return latest
 
-    def _with_outputs(
-        self, firsts: Sequence[Event], latest: dict[tuple[str, str], Event], bytes_max: int
-    ) -> list[Event]:
+    def _with_outputs(self, firsts: Sequence[Event], latest: dict[ActivationKey, Event], bytes_max: int) -> list[Event]:
         """Read outputs up to a total size, at least one; returns the activations with them."""
         completed = [event.seq for event in latest.values() if event.type is EventType.NODE_COMPLETED]
         parts = f" + {self._dialect.parts_size}" if self.counts_parts else ""
@@ -323,9 +321,9 @@ class _RunReading:
             if size >= bytes_max:
                 break
             kept.append(event)
-            size += sizes.get(latest[_place(event)].seq, 0)
-        wanted = [latest[_place(event)].seq for event in kept]
-        latest.update((_place(event), event) for event in self.at(*(seq for seq in wanted if seq in sizes)))
+            size += sizes.get(latest[_key(event)].seq, 0)
+        wanted = [latest[_key(event)].seq for event in kept]
+        latest.update((_key(event), event) for event in self.at(*(seq for seq in wanted if seq in sizes)))
         return kept
 
     def _times(self, firsts: Sequence[Event]) -> dict[int, int]:
@@ -396,7 +394,7 @@ def _encoded(rows: Sequence[Sequence[Any]]) -> str:
     return orjson.dumps(rows).decode()
 
 
-def _place(event: Event) -> tuple[str, str]:
+def _key(event: Event) -> ActivationKey:
     return (event.node_id, event.scope)
 
 

@@ -280,7 +280,7 @@ class _Replay:
             return Replayed(Agreement.DIFFERENT, f"it returns what cannot be stored ({refusal.message})")
         if json_equal(output.value, was):
             return Replayed(Agreement.SAME)
-        return Replayed(Agreement.DIFFERENT, f"it returns {_cut(output)}, and its log has {_cut(ended.payload)}")
+        return Replayed(Agreement.DIFFERENT, f"it returns {output.excerpt}, and its log has {ended.payload.excerpt}")
 
 
 def _latest(journal: CodedState) -> int:
@@ -291,12 +291,7 @@ def _shown(key: ActivationKey) -> str:
     return f"'{key[0]}{key[1]}'"
 
 
-def _cut(payload: Payload) -> str:
-    text = payload.raw.decode(errors="replace")
-    return text if len(text) <= 80 else text[:80] + "…"
-
-
 def _end_of(ended: Event) -> str:
     if ended.type is EventType.INSTANCE_FAILED:
         return f"the error {ended.payload.value['type']} ({ended.payload.value['message']})"
-    return f"the output {_cut(ended.payload)}"
+    return f"the output {ended.payload.excerpt}"

@@ -172,8 +172,7 @@ def picture(state: CodedState) -> dict[str, Any]:
     ours = state.function
     return {
         "steps": steps,
-        "function": ours
-        and (ours.phase, ours.attempt, ours.due_at, ours.blocked, ours.offers, ours.began_seq, ours.called_by),
+        "function": ours and (ours.phase, ours.attempt, ours.due_at, ours.blocked, ours.began_seq, ours.called_by),
         "running": list(state.running),
         "status": state.status,
         "last seq": state.last_seq,

@@ -28,6 +28,9 @@ WEBHOOK_INPUT_BYTES_MAX = 2 * VALUE_BYTES_MAX
 # 255 characters for idempotency and signal keys and names of events: fits every database's index.
 KEY_CHARACTERS_MAX = 255
 
+# 80 characters of a value in a message: enough to recognize it.
+EXCERPT_CHARACTERS_MAX = 80
+
 # 64 levels: deeper JSON is an attack or an accident, and parsers recurse.
 VALUE_DEPTH_MAX = 64
 
@@ -71,6 +74,12 @@ class Payload:
         return isinstance(other, Payload) and self.value == other.value
 
     __hash__ = None  # type: ignore[assignment]  # values are JSON; they are compared, not hashed
+
+    @property
+    def excerpt(self) -> str:
+        """The beginning of its JSON, for messages."""
+        text = self.raw.decode(errors="replace")
+        return text if len(text) <= EXCERPT_CHARACTERS_MAX else text[:EXCERPT_CHARACTERS_MAX] + "…"
 
     def is_stored_like(self, other: Payload) -> bool:
         """Would the same be stored for both?"""

@@ -112,7 +112,6 @@ class FunctionActivation(OpenActivation):
         "context",
         "loop_since",
         "node",
-        "offers",
         "python",
         "seed",
     )
@@ -135,9 +134,6 @@ class FunctionActivation(OpenActivation):
         """The row that made it run: one attempt is called many times, and an answer belongs to one call."""
         self.blocked = False
         """Its worker could not continue it; it is offered again when it is due."""
-        self.offers = 0
-        """How often it was offered without success since a step last ended: its worker did not know it, or it did not
-        match the log."""
 
     @property
     def key(self) -> ActivationKey:
@@ -209,7 +205,6 @@ def _system_set(state: CodedState, event: Event) -> None:
         state.running.pop(FUNCTION_KEY, None)
         function.phase = Phase.RETRYING
         function.blocked = True
-        function.offers += 1
         set_timer(state, function, recorded.due_at, event.seq)
 
 
@@ -219,7 +214,6 @@ def _dispatched(state: CodedState, event: Event) -> None:
         function = state.function = state.function or FunctionActivation(state.plan)
         function.attempt = event.attempt
         function.began_at, function.began_seq = event.created_at, event.seq
-        function.offers = 0
         function.loop_since = None
         rules = read_rules(event.payload)
         if rules is not None:
@@ -357,8 +351,6 @@ def _end_step(state: CodedState, event: Event) -> Step:
     if step.child_id is not None:
         state.children.pop(step.child_id, None)
     _resume(state)
-    if state.function is not None:
-        state.function.offers = 0
     return step
 
 

@@ -319,7 +319,7 @@ class DrawnCheck(RunCheck):
         if derived.error is not None:
             self.note(FindingCode.RESULT_DIFFERS, event, f"'{node.id}' completes, but evaluates to {derived.error}")
         elif not json_equal(derived.output.value, event.payload.value):
-            message = f"'{node.id}' is recorded with {_shown(event.payload)}, but evaluates to {_shown(derived.output)}"
+            message = f"'{node.id}' is recorded with {event.payload.excerpt}, but evaluates to {derived.output.excerpt}"
             self.note(FindingCode.RESULT_DIFFERS, event, message)
         elif derived.handle != event.next_handle:
             message = f"'{node.id}' is recorded as leaving by {event.next_handle!r}, and leaves by {derived.handle!r}"
@@ -361,7 +361,7 @@ class DrawnCheck(RunCheck):
         scope, error = self._scopes[event.scope], read_error(event.payload)
         derived = self._loop_result(event, key) if key in self._loops else self._derived.get(key)
         if derived is not None and derived.error != error["code"] and error["code"] not in _ADDED_FAILURES:
-            outcome = derived.error or f"the output {_shown(derived.output)}"
+            outcome = derived.error or f"the output {derived.output.excerpt}"
             self.note(
                 FindingCode.RESULT_DIFFERS, event, f"'{node.id}' fails with {error['code']}, but evaluates to {outcome}"
             )
@@ -627,7 +627,7 @@ class DrawnCheck(RunCheck):
             self.note(
                 FindingCode.OUTPUT_DIFFERS,
                 event,
-                f"the output of the run is {_shown(event.payload)}, not {_shown(Payload.trusted(output))}",
+                f"the output of the run is {event.payload.excerpt}, not {Payload.trusted(output).excerpt}",
             )
 
     def check_failed(self, event: Event) -> None:
@@ -638,8 +638,3 @@ class DrawnCheck(RunCheck):
             self.note(
                 FindingCode.END_UNEXPECTED, event, f"the run fails with {code}, not an unhandled failure of a node"
             )
-
-
-def _shown(payload: Payload) -> str:
-    text = payload.raw.decode(errors="replace")
-    return text if len(text) <= 80 else text[:80] + "…"

@@ -111,7 +111,7 @@ class SqliteDialect:
         self._url = url
         self._busy_timeout_ms = busy_timeout_ms
         self.path = Path(url.database or "").absolute()
-        self.place = f"SQLite database {self.path}"
+        self.target = f"SQLite database {self.path}"
 
     def engine(self, *, commits: bool) -> Engine:
         """Both kinds of connections are alike here."""
@@ -381,7 +381,7 @@ class SqliteDialect:
     def describe(self, error: Exception) -> str:
         """The file and SQLite's words."""
         words = str(error.orig) if isinstance(error, DBAPIError) else str(error)
-        return f"{self.place}: {words}"
+        return f"{self.target}: {words}"
 
 
 def _prepare_connection(connection: sqlite3.Connection, _record: object) -> None:

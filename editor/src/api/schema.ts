@@ -4392,10 +4392,10 @@ export interface components {
             template: string;
         };
         /**
-         * PreviewPlace
+         * PreviewNode
          * @description A node of a run.
          */
-        PreviewPlace: {
+        PreviewNode: {
             /** Instanceid */
             instanceID: string;
             /**
@@ -4416,7 +4416,7 @@ export interface components {
          */
         PreviewRequest: {
             /** @default null */
-            at?: components["schemas"]["PreviewPlace"] | null;
+            at?: components["schemas"]["PreviewNode"] | null;
             /**
              * Ctx
              * @default null

@@ -230,12 +230,12 @@ class JobSender:
         return sent_max
 
     async def run_step(
-        self, run: Helpers, node: PlanNode, place: tuple[str, int], *, redone: Redone | None, may_run: bool
+        self, run: Helpers, node: PlanNode, scope_and_attempt: tuple[str, int], *, redone: Redone | None, may_run: bool
     ) -> HandlerOutcome:
         """Have one attempt of a step of this run executed. One that `may_run` already is looked for first."""
         assert self._worker is not None, "connected before the first run"
         head = bare_head(run.instance_id, run.tenant_id, run.workflow_id)
-        dispatch = Dispatch(node.id, *place)
+        dispatch = Dispatch(node.id, *scope_and_attempt)
         return await self._worker.run_step(head, dispatch, node, redone=redone, may_run=may_run)
 
     def jobs_of(self, instance_id: str) -> Sequence[JobElsewhere]:

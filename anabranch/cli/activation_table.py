@@ -62,8 +62,8 @@ class ActivationTable:
     def add(self, activations: Iterable[Activation]) -> None:
         """Count further activations, in the order of their first events."""
         for each in activations:
-            place = each["nodeID"], _kind_of_scope(each["scope"])
-            self._groups.setdefault(place, _Group(each)).add(each)
+            group = each["nodeID"], _kind_of_scope(each["scope"])
+            self._groups.setdefault(group, _Group(each)).add(each)
             if each["status"] == "error":
                 self._failed += 1
                 if len(self._failures) < FAILURES_SHOWN:
@@ -84,12 +84,12 @@ class ActivationTable:
             print_table(columns, [_row(group) for group in self._groups.values()])
 
     def _print_tracebacks(self) -> None:
-        by_place = {
+        distinct = {
             (each["nodeID"], each["error"]["traceback"]): each
             for each in reversed(self._failures)
             if isinstance(each["error"], Mapping) and each["error"].get("traceback")
         }
-        for each in list(reversed(by_place.values()))[:TRACEBACKS_SHOWN]:
+        for each in list(reversed(distinct.values()))[:TRACEBACKS_SHOWN]:
             print_line(f"\n{shown_name(each['nodeID'], each['scope'])}: {traceback_text(each['error'])}")
 
 

@@ -397,7 +397,7 @@ def _parts(job: MappingJob, texts: Texts, config: dict[str, Any], group: str, na
             part |= _file_part(texts, file)
         else:
             continue
-        before = [place for place, other in enumerate(parts) if other["name"] == part["name"]]
+        before = [index for index, other in enumerate(parts) if other["name"] == part["name"]]
         if before and job.node.version < _REPEATS:
             parts[before[0]] = part
         else:
@@ -503,8 +503,8 @@ def _predefined(job: MappingJob, config: dict[str, Any], kind: str) -> None:
         return
     if sent_as(job, config, kind):
         return
-    if (place := renewed_at(kind)) is not None:
-        renewing(job, config, kind, *place)
+    if (renewal := renewed_at(kind)) is not None:
+        renewing(job, config, kind, *renewal)
         return
     if kind == "googleApi":
         service_account(job, config, kind)

@@ -83,11 +83,11 @@ def query(job: MappingJob) -> None:
 
 def _name_differences(job: MappingJob, *, reads: bool, writes_each: bool) -> None:
     """Name the differences from n8n."""
-    place, name = ("options", "queryBatching") if job.node.version >= 2 else ("additionalFields", "mode")
-    batching = job.option(place, name, default="single")
+    group, name = ("options", "queryBatching") if job.node.version >= 2 else ("additionalFields", "mode")
+    batching = job.option(group, name, default="single")
     if writes_each and (batching == "transaction" or (job.node.kind == "postgres" and batching != "independently")):
         job.differs("each item has a transaction of its own: where one fails, what those before changed stays")
-    if job.option(place, "largeNumbersOutput") == "numbers":
+    if job.option(group, "largeNumbersOutput") == "numbers":
         job.differs("64-bit integers and decimals are text")
     if reads and job.node.kind == "mySql" and job.around.has_followers(job.node.name):
         job.differs("dates are ISO 8601 text of another form")

@@ -548,7 +548,7 @@ class _Importer(Surrounding):
                 continue
             scope = NodeScope(self, job.node.name, job.feed, per_item=per_item, of_code=True)
             everything = scope.node(name, "all")
-            if name in scope.unclear and reads_by_position(code, name):
+            if name in scope.ambiguous and reads_by_position(code, name):
                 job.differs(f"which output of the node {name} is read is not known here")
             if "isExecuted" in code and not self._shows_that_it_ran(name):
                 job.differs(f"whether {name} ran is known only by whether it gave items")

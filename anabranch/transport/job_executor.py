@@ -256,8 +256,8 @@ class JobExecutor:
             return  # nobody awaits it: its worker is gone, and the next owner of the run sends it again
         if running.done.done() or running.job.ticket in self._cancelled:
             return
-        saying = asyncio.create_task(
-            running.lines.tell(lambda report: self._transport.add_result(running.job.reply_to, report)),
+        sending = asyncio.create_task(
+            running.lines.keep_sending(lambda report: self._transport.add_result(running.job.reply_to, report)),
             name="job-lines",
         )
         try:
@@ -276,7 +276,7 @@ class JobExecutor:
             if begins.done() and not begins.cancelled() and begins.result():
                 self._slots.give_back()
             begins.cancel()
-            saying.cancel()
+            sending.cancel()
 
     async def _begin(self, running: RunningJob) -> None:
         job, (instance_id, dispatch) = running.job, running.key

@@ -337,7 +337,7 @@ class Console:
     def _decide(self, run: RunLines, line: DoubtfulLine) -> str | None:
         """Add a line that needs a decision; returns it as it is kept, if it is known already that it is."""
         kept = self._writer.add(run, line)
-        if run.is_followed and (kept is not None or (line.is_told and run.doubtful is not None)):
+        if run.is_followed and (kept is not None or (line.is_announced and run.doubtful is not None)):
             self._live.append(line_of(run.instance_id, kept or line.encoded))
         return kept
 
@@ -350,7 +350,7 @@ class Console:
                 if kept is not None:
                     at = to_iso(line.number // 1000)
                     printed.append(f'{run.head}"at":"{at}",{kept}')
-                    if run.is_followed and not line.is_told:
+                    if run.is_followed and not line.is_announced:
                         self._live.append(line_of(run.instance_id, kept))
         self._print(printed)
         if self._live:

@@ -69,7 +69,7 @@ class NodeScope:
     """What has a node in front read a variable; None: no node can be in front."""
     of_code: bool = False
     """Whether the names are for code, which can fail where nothing is known of an item."""
-    unclear: set[str] = field(default_factory=set)
+    ambiguous: set[str] = field(default_factory=set)
     """Nodes of which it is not known which of their outputs is read."""
 
     @property
@@ -155,7 +155,7 @@ class NodeScope:
             is_one = not feed.many and all(each.feed.value == feed.value for each in read)
             return feed.value if is_one else self._paired(name)
         if len(read) > 1:
-            self.unclear.add(name)
+            self.ambiguous.add(name)
             if not self.of_code:
                 raise Untranslatable(f"which output of the node {name} is read is not known here")
         if which == "index":

@@ -69,13 +69,13 @@ def query(job: MappingJob) -> None:
     if feed.many:
         of_each = f"({rows.js} ?? []).flatMap(each => each?.rows ?? [])"
         found = Ref(f"({rows.template} | map('rows', []) | flatten)", of_each)
-    says = _says_success(job, str(operation), sql)
-    if says and feed.many and job.option("options", "queryBatching", default="single") != "single":
+    gives_success = _gives_success(job, str(operation), sql)
+    if gives_success and feed.many and job.option("options", "queryBatching", default="single") != "single":
         code = f"return ({rows.js} ?? []).flatMap(each => each?.rows?.length ? each.rows : [{{success: true}}]);"
         job.add("javascript", {"code": code}, suffix="items", retry={"maxAttempts": 1})
         job.leave(many=True, pairing=None)
         return
-    if says:
+    if gives_success:
         done = f"(rows => rows?.length ? rows : [{{success: true}}])({found.js})"
         found = Ref(f"({found.template} or [{{'success': true}}])", done)
     job.leave(found, many=True, pairing=None)
@@ -98,7 +98,7 @@ _SILENT = {"postgres": 2.3, "mySql": 2.2}
 _COMMENT = re.compile(r"/\*(?:[^*\n]|\*(?!/))*+\*/")
 
 
-def _says_success(job: MappingJob, operation: str, sql: str) -> bool:
+def _gives_success(job: MappingJob, operation: str, sql: str) -> bool:
     """Whether n8n hands on `{"success": true}` where there are no rows."""
     if job.node.version < 2:
         if job.node.kind == "mySql" and not _only_selects(sql) and job.around.has_followers(job.node.name):

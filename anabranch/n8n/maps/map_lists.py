@@ -174,8 +174,8 @@ def _counted(job: MappingJob, written: str, feed: ItemFeed, keep: str) -> str:
         f"(() => {{ try {{ return ({texts.thunk(written)})(); }} catch (fault) {{ if (fault?.$unpaired) throw fault; "
     )
     if keep == "last":
-        said = f"(m => Number.isNaN(m) ? {_ALL} : Math.min(Math.max(Math.ceil(m), 0), {_ALL}))(Number({given}}} }})()))"
-        return expression(texts.compute(said).text)
+        js = f"(m => Number.isNaN(m) ? {_ALL} : Math.min(Math.max(Math.ceil(m), 0), {_ALL}))(Number({given}}} }})()))"
+        return expression(texts.compute(js).text)
     bounded = f"Math.max(Math.min(Math.trunc(Number(m) || 0), {_ALL}), -({_ALL}))"
     asked = texts.compute(f"(m => m === undefined ? {_ALL} : {bounded})({given}}} }})())").text
     return expression(f"{asked} if {asked} >= 0 else [0, (({feed.items.template}) | length) + {asked}] | max")

@@ -120,12 +120,12 @@ class RunDisplay:
     def _table(self) -> Table:
         now = time.time() * 1000
         table = Table(box=None, pad_edge=False, show_header=False)
-        room = max(self._console.height - LINES_BESIDES_NODES, 1)
+        rows_max = max(self._console.height - LINES_BESIDES_NODES, 1)
         # Open activations matter most; of the ended ones, the latest.
         shown_last = sorted(
             self._activations.values(), key=lambda each: (each.ended_at is None, each.ended_at or each.at)
         )
-        for each in shown_last[-room:]:
+        for each in shown_last[-rows_max:]:
             began_at = each.at if each.began_at is None else each.began_at
             took = seconds(max(int((each.ended_at or now) - began_at), 0))
             attempt = f"attempt {each.attempt}" if each.attempt > 1 else ""

@@ -178,7 +178,7 @@ def _connected(dialect: Dialect, *, wait_s: float, changes: bool = True) -> Iter
     With `changes` a SQLite file is made where there is none, and set up for a store.
     """
     if isinstance(dialect, SqliteDialect) and changes:
-        _make_room(dialect.path)
+        _make_folder(dialect.path)
     engine = dialect.reader() if isinstance(dialect, SqliteDialect) and not changes else dialect.engine(commits=False)
     give_up_at = time.monotonic() + (wait_s if dialect.is_remote else 0)
     try:
@@ -202,7 +202,7 @@ def _connected(dialect: Dialect, *, wait_s: float, changes: bool = True) -> Iter
         engine.dispose()
 
 
-def _make_room(path: Path) -> None:
+def _make_folder(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as refusal:

@@ -40,7 +40,7 @@ class RenewedTable:
                 found = connection.execute(query).first()
                 held = {"holder": holder, "held_until": now + hold_ms, "updated_at": now}
                 if found is None:
-                    _make_room(connection, tenant_id, now)
+                    _remove_oldest(connection, tenant_id, now)
                     connection.execute(
                         insert(renewed_tokens).values(tenant_id=tenant_id, grant_id=grant_id, version=0, **held)
                     )
@@ -84,7 +84,7 @@ def _of_grant(tenant_id: str, grant_id: str) -> tuple[ColumnElement[bool], Colum
     return renewed_tokens.c.tenant_id == tenant_id, renewed_tokens.c.grant_id == grant_id
 
 
-def _make_room(connection: Connection, tenant_id: str, now: int) -> None:
+def _remove_oldest(connection: Connection, tenant_id: str, now: int) -> None:
     columns = renewed_tokens.c
     count = select(func.count()).select_from(renewed_tokens).where(columns.tenant_id == tenant_id)
     if (connection.execute(count).scalar() or 0) < GRANTS_MAX:

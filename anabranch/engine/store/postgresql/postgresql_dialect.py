@@ -418,18 +418,18 @@ class PostgresqlDialect:
         if wanted.known_code is not None:
             parameters["known_code"] = code_keys(wanted.known_code)
             parameters["known_types"] = list(wanted.known_types or ())
-        if wanted.rooms is not None:
+        if wanted.capacities is not None:
             parameters |= {
-                "room": wanted.rooms.each,
-                "rooms": orjson.dumps(wanted.rooms.of).decode(),
-                "full": [tenant_id for tenant_id, room in wanted.rooms.of.items() if not room],
+                "capacity": wanted.capacities.each,
+                "capacities": orjson.dumps(wanted.capacities.of).decode(),
+                "full": [tenant_id for tenant_id, capacity in wanted.capacities.of.items() if not capacity],
             }
         statement = statements.claim(
             parked=wanted.parked is not None,
             only=wanted.only is not None,
             steal=wanted.steal,
             knows=wanted.known_code is not None,
-            rooms=wanted.rooms is not None,
+            capacities=wanted.capacities is not None,
             large=wanted.large,
             alone=wanted.suspects.alone,
         )

@@ -131,7 +131,7 @@ async def test_steps_read_back_as_they_were_recorded(store: Store, other_store: 
 
     folded = fold(PLAN, worker.state.head, events)
     assert picture(folded) == picture(worker.state)
-    assert {place: step.output.value for place, step in folded.steps.items() if step.error is None} == {
+    assert {key: step.output.value for key, step in folded.steps.items() if step.error is None} == {
         ("fetch", ""): [1],
         ("fetch", "#2"): {"a": "é"},
     }

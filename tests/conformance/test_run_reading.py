@@ -68,22 +68,22 @@ def coded_log(seed: int) -> list[Event]:
     dice = random.Random(seed)
     lives: list[list[Event]] = []
     for number in range(20):
-        place = {"node_id": f"s{number}", "attempt": 1, "mark": Mark(StepKind.RUN, str(dice.randrange(2, 6)))}
-        later = {**place, "attempt": 2}
+        fields = {"node_id": f"s{number}", "attempt": 1, "mark": Mark(StepKind.RUN, str(dice.randrange(2, 6)))}
+        later = {**fields, "attempt": 2}
         error = {"error": {"code": "E"}, "dueAt": "2030-01-01T00:00:00+00:00"}
         lives.append(
             dice.choice(
                 (
-                    [event(EventType.NODE_COMPLETED, payload={"n": number}, **place)],
-                    [event(EventType.NODE_FAILED, payload=error, **place)],
-                    [event(EventType.NODE_ATTEMPT_FAILED, payload=error, **place)],
+                    [event(EventType.NODE_COMPLETED, payload={"n": number}, **fields)],
+                    [event(EventType.NODE_FAILED, payload=error, **fields)],
+                    [event(EventType.NODE_ATTEMPT_FAILED, payload=error, **fields)],
                     [
-                        event(EventType.NODE_ATTEMPT_FAILED, payload=error, **place),
+                        event(EventType.NODE_ATTEMPT_FAILED, payload=error, **fields),
                         event(EventType.NODE_DISPATCHED, **later),
                     ],
                     [
-                        event(EventType.NODE_WAITING, payload={"event": "go"}, **place),
-                        event(EventType.NODE_COMPLETED, payload={"n": number}, **place),
+                        event(EventType.NODE_WAITING, payload={"event": "go"}, **fields),
+                        event(EventType.NODE_COMPLETED, payload={"n": number}, **fields),
                     ],
                 )
             )

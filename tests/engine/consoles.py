@@ -95,7 +95,7 @@ class Watcher:
     def lines_logged(self, instance_id: str, lines: Sequence[Line]) -> None:
         self.texts += [line.text for line in lines]
 
-    def step_began(self, instance_id: str, place: tuple[str, str], attempt: int) -> None:
+    def step_began(self, instance_id: str, key: tuple[str, str], attempt: int) -> None:
         raise AssertionError("no step begins here")
 
     def progress_made(self, reports: Sequence[ProgressReport]) -> None:

@@ -91,14 +91,14 @@ async def test_a_loop_as_a_whole_is_as_its_latest_pass():
 async def test_a_loop_is_shown_pass_by_pass_as_of_each_row():
     asked = await stored(POLL, second_pass())
     shown = await asked.rows()
-    places = [{(node["nodeID"], node["scope"]): node["status"] for node in at["nodes"]} for at in shown]
-    assert places[-1] == {
+    statuses = [{(node["nodeID"], node["scope"]): node["status"] for node in at["nodes"]} for at in shown]
+    assert statuses[-1] == {
         ("start", ""): "success",
         ("ask", "ask#1"): "success",
         ("look", "ask#1"): "success",
         ("ask", "ask#2"): "waiting",
     }
-    assert all(earlier.keys() <= later.keys() for earlier, later in itertools.pairwise(places))
+    assert all(earlier.keys() <= later.keys() for earlier, later in itertools.pairwise(statuses))
     assert (shown[-1]["waits"][0]["nodeID"], shown[-1]["waits"][0]["scope"]) == ("ask", "ask#2")
     assert (await asked.at(len(shown), "ask#2"))["ctx"]["answer"] == {"n": 1}
 

@@ -496,7 +496,7 @@ async def shutdown(trial: Trial) -> None:
 
 
 async def given_back(trial: Trial) -> None:
-    """On SIGTERM a job that waits for a place is in its queue again at once, as if it had never been taken."""
+    """On SIGTERM a job that waits for a slot is in its queue again at once, as if it had never been taken."""
     waiting = [await trial.send(trial.job("conformanceWaits", {"ms": FOREVER_MS})) for _ in range(CONCURRENCY)]
     for each in waiting:
         await trial.report(each, "line")

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from anabranch.durable.definition import workflow
-from anabranch.durable.execution import StepOrigin, tried
+from anabranch.durable.execution import StepOrigin, run_attempt
 from anabranch.durable.step_error import StepError
 from anabranch.engine.rules.stimuli import Completed
 from anabranch.engine.rules.values import Payload
@@ -113,13 +113,13 @@ async def test_a_step_that_is_closed_has_no_outcome() -> None:
         await asyncio.Event().wait()
         return Completed(Payload.of(None))
 
-    async def close(trying: Coroutine[Any, Any, Any]) -> None:
+    async def close(attempt: Coroutine[Any, Any, Any]) -> None:
         with pytest.raises(GeneratorExit):
-            trying.throw(GeneratorExit())
+            attempt.throw(GeneratorExit())
 
-    trying = tried(cast(StepOrigin, None), work)
-    trying.send(None)
-    await asyncio.create_task(close(trying))
+    attempt = run_attempt(cast(StepOrigin, None), work)
+    attempt.send(None)
+    await asyncio.create_task(close(attempt))
 
 
 ODD: dict[str, Callable[[], StepError]] = {

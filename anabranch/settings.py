@@ -432,7 +432,7 @@ def _from_flags(flags: Mapping[str, Any]) -> Iterable[_Choice]:
 
 def _from_variables(variables: Mapping[str, str | None], path: Path | None) -> Iterable[_Choice]:
     """The settings from the environment, or from the `.env` file at `path`."""
-    place = "the environment" if path is None else path.name
+    source_name = "the environment" if path is None else path.name
 
     def source(name: str) -> SettingSource:
         return SettingSource("environment" if path is None else "file", name, path)
@@ -444,14 +444,14 @@ def _from_variables(variables: Mapping[str, str | None], path: Path | None) -> I
     }
     for name, value in ours.items():
         if name not in _VARIABLES and name not in _FILE_VARIABLES:
-            raise _unknown(f"{name} in {place}", name, [*_VARIABLES, *_FILE_VARIABLES])
+            raise _unknown(f"{name} in {source_name}", name, [*_VARIABLES, *_FILE_VARIABLES])
         if not value:  # container files use an empty variable for "not set"
             continue
         if name in _VARIABLES:
             yield _Choice(_VARIABLES[name], value, source(name))
         elif ours.get(name.removesuffix("_FILE")):
             raise SettingsError(
-                f"both {name.removesuffix('_FILE')} and {name} are set in {place}", hint="Remove one of the two."
+                f"both {name.removesuffix('_FILE')} and {name} are set in {source_name}", hint="Remove one of the two."
             )
         else:
             yield _Choice(_FILE_VARIABLES[name], _read_secret(name, Path(value)), source(name))

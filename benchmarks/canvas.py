@@ -156,21 +156,26 @@ class Told:
         }
 
 
-def graph(count: int, *, is_placed: bool) -> dict[str, Any]:
+def graph(count: int, *, has_positions: bool) -> dict[str, Any]:
     """Nodes in rows of forty, each row a chain that the start leads to."""
-    nodes: list[dict[str, Any]] = [{"id": "start", "type": "start", **_place(0, is_placed=is_placed)}]
+    nodes: list[dict[str, Any]] = [{"id": "start", "type": "start", **_position(0, has_positions=has_positions)}]
     edges = []
     for at in range(1, count):
         nodes.append(
-            {"id": f"n{at}", "type": "set", "config": {"values": {"n": at}}, **_place(at, is_placed=is_placed)}
+            {
+                "id": f"n{at}",
+                "type": "set",
+                "config": {"values": {"n": at}},
+                **_position(at, has_positions=has_positions),
+            }
         )
         source = "start" if at % COLUMNS == 0 else nodes[at - 1]["id"]
         edges.append({"upstreamNodeID": source, "downstreamNodeID": f"n{at}"})
     return {"nodes": nodes, "edges": edges}
 
 
-def _place(at: int, *, is_placed: bool) -> dict[str, Any]:
-    return {"position": {"x": at % COLUMNS * 320, "y": at // COLUMNS * 160}} if is_placed else {}
+def _position(at: int, *, has_positions: bool) -> dict[str, Any]:
+    return {"position": {"x": at % COLUMNS * 320, "y": at // COLUMNS * 160}} if has_positions else {}
 
 
 def bundle_figures() -> dict[str, float]:
@@ -279,11 +284,11 @@ async def heap_mb(page: Page) -> float:
 async def measure(server: Server, chromium: Browser, *, seconds: float, rounds: int) -> dict[str, float]:
     """All figures but those of the bundle."""
     names = {
-        size: server.call("POST", "/workflows", {"title": f"Placed {size}", **graph(size, is_placed=True)})["name"]
+        size: server.call("POST", "/workflows", {"title": f"Placed {size}", **graph(size, has_positions=True)})["name"]
         for size in (100, 500, 2_000)
     }
     bare = {
-        size: server.call("POST", "/workflows", {"title": f"Bare {size}", **graph(size, is_placed=False)})["name"]
+        size: server.call("POST", "/workflows", {"title": f"Bare {size}", **graph(size, has_positions=False)})["name"]
         for size in (500, 2_000)
     }
     figures: dict[str, float] = {}

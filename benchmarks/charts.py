@@ -60,13 +60,13 @@ def line_chart(title: str, x_label: str, y_label: str, lines: Mapping[str, Point
     ]
     names_at: list[float] = []
     for number, (name, points) in enumerate(lines.items()):
-        places = [(_x(x_axis, x), _y(y_axis, y)) for x, y in points]
-        parts += _line(places, COLOURS[number % len(COLOURS)], square=bool(number % 2))
-        at = places[-1][1] + 4
+        positions = [(_x(x_axis, x), _y(y_axis, y)) for x, y in points]
+        parts += _line(positions, COLOURS[number % len(COLOURS)], square=bool(number % 2))
+        at = positions[-1][1] + 4
         while any(abs(at - other) < 15 for other in names_at):
             at += 15  # two lines that end together have their names below each other
         names_at.append(at)
-        parts.append(_text(places[-1][0] + 10, at, name))
+        parts.append(_text(positions[-1][0] + 10, at, name))
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -123,10 +123,10 @@ def _grid(x_axis: Axis, y_axis: Axis) -> list[str]:
     return parts
 
 
-def _line(places: Points, colour: str, *, square: bool) -> list[str]:
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+def _line(positions: Points, colour: str, *, square: bool) -> list[str]:
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in positions)
     parts = [f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>']
-    for x, y in places:
+    for x, y in positions:
         if square:
             parts.append(f'<rect x="{x - 4:.1f}" y="{y - 4:.1f}" width="8" height="8" fill="{colour}"/>')
         else:

@@ -48,8 +48,8 @@ class Tally:
         try:
             imported = import_workflow(workflow, self._types)
         except Exception as fault:  # noqa: BLE001 - whatever it is, it is counted
-            place = traceback.extract_tb(fault.__traceback__)[-1]
-            self.faults[f"{type(fault).__name__} in {Path(place.filename).name}:{place.lineno}: {fault}"[:160]] += 1
+            frame = traceback.extract_tb(fault.__traceback__)[-1]
+            self.faults[f"{type(fault).__name__} in {Path(frame.filename).name}:{frame.lineno}: {fault}"[:160]] += 1
             return
         self.counts["saved"] += not imported.errors
         for problem in imported.errors[:1]:
@@ -110,10 +110,10 @@ def _share(part: int, whole: int) -> float:
     return round(part / whole, 4) if whole else 1.0
 
 
-def _exports(places: list[Path], sample: int) -> Iterator[Any]:
+def _exports(folders: list[Path], sample: int) -> Iterator[Any]:
     number = 0
-    for place in places:
-        for file in sorted(place.rglob("*.json")):
+    for folder in folders:
+        for file in sorted(folder.rglob("*.json")):
             try:
                 document = json.loads(file.read_text(encoding="utf-8-sig"))
             except (ValueError, OSError, RecursionError):
@@ -127,12 +127,12 @@ def _exports(places: list[Path], sample: int) -> Iterator[Any]:
 def main(arguments: list[str] | None = None) -> None:
     """Print the counts, and the shares as the last line."""
     parser = argparse.ArgumentParser(description="Import collections of n8n exports, and count what is exact.")
-    parser.add_argument("places", nargs="+", type=Path, metavar="DIR")
+    parser.add_argument("folders", nargs="+", type=Path, metavar="DIR")
     parser.add_argument("--json", action="store_true", help="only the last line")
     parser.add_argument("--sample", type=int, default=1, metavar="N", help="every Nth file")
     given = parser.parse_args(arguments)
     tally, files = Tally(), 0
-    for document in _exports(given.places, max(1, given.sample)):
+    for document in _exports(given.folders, max(1, given.sample)):
         files += 1
         for workflow in read_exports(document):
             tally.add(workflow)

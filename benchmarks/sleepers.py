@@ -86,8 +86,8 @@ class Alarm:
     def out_of_order(self) -> int:
         """How many places the one that was passed by most others was woken too late."""
         by_due = sorted(self.woken, key=self.due.__getitem__)
-        places = {run: place for place, run in enumerate(sorted(self.woken, key=self.woken.__getitem__))}
-        return max(places[run] - place for place, run in enumerate(by_due))
+        ranks = {run: rank for rank, run in enumerate(sorted(self.woken, key=self.woken.__getitem__))}
+        return max(ranks[run] - rank for rank, run in enumerate(by_due))
 
 
 async def measure(url: str, sleepers: int) -> Figures:

@@ -49,7 +49,7 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """Host and port."""
         return f"127.0.0.1:{self.port}"
 
@@ -60,7 +60,7 @@ class Server:
 
     def url_of(self, database: str) -> str:
         """The URL of one of its databases."""
-        return f"postgresql://postgres@{self.place}/{database}"
+        return f"postgresql://postgres@{self.address}/{database}"
 
     def run(self, program: str, *arguments: str) -> None:
         """Run one of PostgreSQL's programs as the account of the server."""
@@ -136,7 +136,7 @@ class ReplicatedServers:
     @property
     def url(self) -> str:
         """The URL that names both, of which the driver takes the one that can be written to."""
-        return f"postgresql://postgres@{self.primary.place},{self.standby.place}/postgres"
+        return f"postgresql://postgres@{self.primary.address},{self.standby.address}/postgres"
 
     def replicate_synchronously(self) -> None:
         """Let no commit be acknowledged before the standby has it on its disk."""

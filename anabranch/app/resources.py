@@ -30,7 +30,7 @@ from anabranch.migrations import ensure_schema
 from anabranch.queries.engine import QueryEngine
 from anabranch.queries.saved.data_service import DataService
 from anabranch.queries.saved.query_tables import DataQueries
-from anabranch.queries.sources import Places
+from anabranch.queries.sources import LocalPaths
 from anabranch.queries.urls import SourceUrls
 from anabranch.secrets.cipher import SecretCipher
 from anabranch.secrets.job_seals import JobSeals
@@ -187,7 +187,7 @@ async def open_data(
     settings: Settings, store: SqlStore, guard: Guard, grace: Grace, *, makes_key: bool
 ) -> AsyncIterator[DataService]:
     """Data sources and queries. With `makes_key` a missing key for URLs with passwords is created."""
-    places = Places(
+    local_paths = LocalPaths(
         data_directories=[Path(directory) for directory in settings.data_directories],
         socket_directories=[entry for entry in settings.egress_allow if entry.startswith("/")],
         own_file=store.dialect.path if isinstance(store.dialect, SqliteDialect) else None,
@@ -195,10 +195,10 @@ async def open_data(
     saved = DataQueries(store.dialect)
     find_cipher = cipher_finder(settings, makes_key=makes_key)
     urls = SourceUrls(find_box=find_cipher, secrets=SecretStore(SecretTable(store), find_cipher))
-    queries = QueryEngine(saved=saved, urls=urls, hosts=guard, places=places)
+    queries = QueryEngine(saved=saved, urls=urls, hosts=guard, local_paths=local_paths)
     saved.open_threads()
     try:
-        yield DataService(saved=saved, urls=urls, queries=queries, places=places)
+        yield DataService(saved=saved, urls=urls, queries=queries, local_paths=local_paths)
     finally:
         await queries.stop(patience_s=grace.closing_s(math.inf))
         await saved.close_threads(patience_s=grace.closing_s(CLOSING_S))

@@ -209,7 +209,7 @@ class _RunParts:
             options=self._engine_options(),
             line=open_hint_line(store),
             watch=open_version_watch(store),
-            place=store.dialect.place,
+            target=store.dialect.target,
             code=runner.registries,
             digests=runner.digests,
             telemetry=telemetry,

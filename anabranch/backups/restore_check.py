@@ -231,7 +231,7 @@ class RestoreCheck:
         )
 
 
-def _place(node_id: str, scope: str) -> _Json:
+def _activation_fields(node_id: str, scope: str) -> _Json:
     name = "the workflow function" if (node_id, scope) == FUNCTION_KEY else f"'{node_id}'"
     return {"nodeID": node_id, "scope": scope, "name": f"{name} in {scope}" if scope else name}
 
@@ -242,7 +242,7 @@ def _attempt(state: AnyState, owed: Dispatch, history: History) -> _Json:
     since = None if shown is None else shown.attempt_began_at
     is_drawn = isinstance(state, InstanceState)
     return {
-        **_place(*key),
+        **_activation_fields(*key),
         "type": activation.node.type if is_drawn else None,
         "attempt": owed.attempt,
         "since": to_iso_or_none(since),
@@ -251,19 +251,19 @@ def _attempt(state: AnyState, owed: Dispatch, history: History) -> _Json:
 
 
 def _timer(state: AnyState, owed: Wake, now: int) -> _Json:
-    place = _place(owed.node_id, owed.scope)
+    fields = _activation_fields(owed.node_id, owed.scope)
     if state.activation(owed.node_id, owed.scope) is None:
-        place["name"] = "the deadline" if owed.due_at == state.head.deadline_at else "the start"
-    return {**place, "dueAt": to_iso(owed.due_at), "due": owed.due_at <= now}
+        fields["name"] = "the deadline" if owed.due_at == state.head.deadline_at else "the start"
+    return {**fields, "dueAt": to_iso(owed.due_at), "due": owed.due_at <= now}
 
 
 def _signals(state: AnyState) -> list[_Json]:
     return [
-        {"kind": "callback" if is_callback_event(event) else "signal", **_place(*place), "event": event}
+        {"kind": "callback" if is_callback_event(event) else "signal", **_activation_fields(*key), "event": event}
         for event, waits in state.waits.items()
-        for place in waits
+        for key in waits
     ]
 
 
 def _child(owed: AwaitChild) -> _Json:
-    return {"kind": "child", **_place(owed.node_id, owed.scope), "childID": owed.child_id}
+    return {"kind": "child", **_activation_fields(owed.node_id, owed.scope), "childID": owed.child_id}

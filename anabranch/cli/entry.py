@@ -97,7 +97,7 @@ application = TyperGroup(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# Every command and its place: a `typer.Typer` for a family of commands, a function for a single one.
+# Every command and where it is: a `typer.Typer` for a family of commands, a function for a single one.
 application.commands = CommandsOnDemand(
     {
         "dev": "anabranch.cli.commands.serve_command:dev",
@@ -205,8 +205,8 @@ class _OneLine(logging.Handler):
             f" ({record.exc_info[0].__name__}: {record.exc_info[1]})" if record.exc_info and record.exc_info[0] else ""
         )
         instance = getattr(record, "instance_id", None)
-        place = f" [run {instance}]" if instance else ""
-        sys.stderr.write(shown(f"{record.levelname.lower()}: {record.getMessage()}{reason}{place}") + "\n")
+        run = f" [run {instance}]" if instance else ""
+        sys.stderr.write(shown(f"{record.levelname.lower()}: {record.getMessage()}{reason}{run}") + "\n")
 
 
 def _log_to_standard_error() -> None:

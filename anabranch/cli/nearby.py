@@ -47,13 +47,13 @@ def databases_near(path: Path) -> list[Path]:
     """SQLite files in the folder of the path and the current one, and the default database here and above."""
     default = Path(EMBEDDED_DATABASE_URL.removeprefix(SQLITE_SCHEME))
     here = Path.cwd()
-    places = [path.parent, Path(), default.parent]
+    folders = [path.parent, Path(), default.parent]
     if not path.is_absolute():
-        places.append((Path("/") / path).parent)  # three slashes where four were meant
-    candidates = [file for place in places for file in _databases_in(place)]
+        folders.append((Path("/") / path).parent)  # three slashes where four were meant
+    candidates = [file for folder in folders for file in _databases_in(folder)]
     candidates += [above / default for above in here.parents if _is_sqlite(above / default)]
-    by_place = {file.resolve(): file for file in reversed(candidates) if file.resolve() != path.resolve()}
-    return list(reversed(by_place.values()))[:SHOWN_MAX]
+    by_file = {file.resolve(): file for file in reversed(candidates) if file.resolve() != path.resolve()}
+    return list(reversed(by_file.values()))[:SHOWN_MAX]
 
 
 def _databases_in(folder: Path) -> Iterator[Path]:

@@ -28,9 +28,9 @@ class CommandsOnDemand(UserDict[str, Any]):
         return found
 
 
-def _load(place: str, name: str) -> Any:
-    """The command or family at a place, as typer's group takes it."""
-    module, attribute = place.split(":")
+def _load(import_path: str, name: str) -> Any:
+    """The command or family at `module:attribute`, as typer's group takes it."""
+    module, attribute = import_path.split(":")
     found = getattr(import_module(module), attribute)
     if not isinstance(found, typer.Typer):
         function, found = found, typer.Typer(add_completion=False)

@@ -44,8 +44,8 @@ def outcome_of(run: dict[str, Any]) -> CommandOutcome:
     )
 
 
-def print_outcome(outcome: CommandOutcome, *, as_json: bool, place: Sequence[str]) -> None:
-    """The output or what went wrong, and how to read the run again; `place` are the flags that lead to it."""
+def print_outcome(outcome: CommandOutcome, *, as_json: bool, target_flags: Sequence[str]) -> None:
+    """The output or what went wrong, and how to read the run again; `target_flags` are the flags that lead to it."""
     if as_json:
         print_document(
             {
@@ -59,11 +59,11 @@ def print_outcome(outcome: CommandOutcome, *, as_json: bool, place: Sequence[str
     if outcome.status is Status.COMPLETED:
         print_document(outcome.output)
     elif outcome.error is not None:
-        print_note(f"error {outcome.error['code']}: {outcome.error['message']}{_place(outcome.error)}")
+        print_note(f"error {outcome.error['code']}: {outcome.error['message']}{_origin(outcome.error)}")
         if outcome.error.get("traceback"):
             print_note(traceback_text(outcome.error))
     print_line(f"run {outcome.instance_id} is {outcome.status} after {seconds(outcome.took_ms)}")
-    print_line(f"read it again: {command(['runs', 'show', outcome.instance_id, *place])}")
+    print_line(f"read it again: {command(['runs', 'show', outcome.instance_id, *target_flags])}")
 
 
 def traceback_text(error: Mapping[str, Any]) -> str:
@@ -76,7 +76,7 @@ def seconds(milliseconds: int) -> str:
     return f"{milliseconds / 1000:.1f} s" if milliseconds < 10_000 else f"{milliseconds / 1000:.0f} s"
 
 
-def _place(error: dict[str, Any]) -> str:
+def _origin(error: dict[str, Any]) -> str:
     if not error["nodeID"]:
         return ""
     scope = f" in {error['scope']}" if error["scope"] else ""

@@ -45,13 +45,13 @@ _STYLES = {
 class RunDisplay:
     """Shows one run: the given one, or the first whose events are committed here."""
 
-    def __init__(self, *, stderr: bool, instance_id: str | None = None, place: Sequence[str] = ()) -> None:
-        """`place` are the flags with which a command finds the run."""
+    def __init__(self, *, stderr: bool, instance_id: str | None = None, target_flags: Sequence[str] = ()) -> None:
+        """`target_flags` are the flags with which a command finds the run."""
         self._console = Console(stderr=stderr)
         # A terminal that cannot move its cursor (TERM=dumb: an editor's shell, a CI log) gets plain lines.
         self._is_drawn = self._console.is_terminal and not self._console.is_dumb_terminal
         self._instance_id = instance_id
-        self._place = place
+        self._target_flags = target_flags
         self._awaited: set[str] = set()
         self._history = History()
         self._activations: dict[ActivationKey, ActivationView] = {}
@@ -109,7 +109,7 @@ class RunDisplay:
             for name in wait.events:
                 if name not in self._awaited and self._instance_id is not None:
                     self._awaited.add(name)
-                    how = command(["runs", "signal", self._instance_id, name, *self._place])
+                    how = command(["runs", "signal", self._instance_id, name, *self._target_flags])
                     what = "a signal; to send it" if len(wait.events) == 1 else f"several signals; to send {name}"
                     self._print(f"{shown_name(*change.key)} waits for {what}: {how}")
 
@@ -120,12 +120,12 @@ class RunDisplay:
     def _table(self) -> Table:
         now = time.time() * 1000
         table = Table(box=None, pad_edge=False, show_header=False)
-        room = max(self._console.height - LINES_BESIDES_NODES, 1)
+        rows_max = max(self._console.height - LINES_BESIDES_NODES, 1)
         # Open activations matter most; of the ended ones, the latest.
         shown_last = sorted(
             self._activations.values(), key=lambda each: (each.ended_at is None, each.ended_at or each.at)
         )
-        for each in shown_last[-room:]:
+        for each in shown_last[-rows_max:]:
             began_at = each.at if each.began_at is None else each.began_at
             took = seconds(max(int((each.ended_at or now) - began_at), 0))
             attempt = f"attempt {each.attempt}" if each.attempt > 1 else ""

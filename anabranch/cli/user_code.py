@@ -113,7 +113,7 @@ def _look_in(folder: Path) -> None:
     Libraries are imported after user code too, and a `calendar.py` of a user must not be what they find.
     """
     if str(folder) not in sys.path:
-        installed = (number for number, place in enumerate(sys.path) if Path(place).name in _INSTALLED)
+        installed = (number for number, entry in enumerate(sys.path) if Path(entry).name in _INSTALLED)
         sys.path.insert(next(installed, len(sys.path)), str(folder))
 
 
@@ -149,10 +149,10 @@ def _refusal(name: str, failure: BaseException, *, is_file: bool) -> InvalidRequ
             hint="Name a module that Python finds from here, or a .py file.",
         )
     hint = failure.advice if isinstance(failure, AnabranchError) else "Correct the code at that line."
-    return InvalidRequest(f"--import {name}: {_place(failure)}{type(failure).__name__}: {failure}", hint=hint)
+    return InvalidRequest(f"--import {name}: {_source_position(failure)}{type(failure).__name__}: {failure}", hint=hint)
 
 
-def _place(failure: BaseException) -> str:
+def _source_position(failure: BaseException) -> str:
     """The innermost line of the author's code in the traceback, or else of an installed package."""
     if isinstance(failure, SyntaxError) and failure.filename is not None:
         return f"{failure.filename}, line {failure.lineno}: "

@@ -42,7 +42,7 @@ _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 # Headers that are kept on a redirect to another origin. Any other header may contain a credential.
-_HEADERS_FOR_STRANGERS = frozenset(
+_HEADERS_FOR_OTHER_ORIGINS = frozenset(
     {"accept", "accept-language", "content-type", "content-language", "idempotency-key", "user-agent"}
 )
 
@@ -112,7 +112,7 @@ def _redirected(request: EgressRequest, status: int, location: str, call: HttpCa
         headers = {
             name: value
             for name, value in headers.items()
-            if name in _HEADERS_FOR_STRANGERS and name not in call.private_headers
+            if name in _HEADERS_FOR_OTHER_ORIGINS and name not in call.private_headers
         }
         if body is not None and call.private_body:
             raise EgressRefused(

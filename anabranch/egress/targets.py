@@ -39,7 +39,7 @@ _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 # The user and the password of a proxy have no signs of their own: they are percent-encoded.
 _PROXY = re.compile(
-    r"http://(?:(?P<user>[^:@/?#\s]{0,255})(?::(?P<password>[^@/?#\s]{0,1024}))?@)?(?P<place>[^@/?#\s]+)/?"
+    r"http://(?:(?P<user>[^:@/?#\s]{0,255})(?::(?P<password>[^@/?#\s]{0,1024}))?@)?(?P<address>[^@/?#\s]+)/?"
 )
 
 # These dots are dots to some readers and letters to others.
@@ -104,7 +104,7 @@ def parse_proxy(text: str) -> ProxyTarget:
     if form is None:
         raise EgressRefused("the URL of the proxy cannot be read", hint="Write http://user:password@host:port.")
     named = None if form["user"] is None else unquote(form["user"])
-    return ProxyTarget(parse_target(f"http://{form['place']}"), named, unquote(form["password"] or ""))
+    return ProxyTarget(parse_target(f"http://{form['address']}"), named, unquote(form["password"] or ""))
 
 
 def _read_authority(authority: str, default_port: int) -> tuple[str, int]:

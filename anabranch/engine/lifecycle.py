@@ -63,7 +63,7 @@ class Engine:
         worker_id: str | None = None,
         line: HintLine | None = None,
         watch: VersionWatch | None = None,
-        place: str | None = None,
+        target: str | None = None,
         code: Sequence[KnownCode] = (),
         digests: Callable[[], Mapping[tuple[str, int], str]] = dict,
         telemetry: Telemetry | None = None,
@@ -75,7 +75,7 @@ class Engine:
     ) -> None:
         """`line` or `watch` connects it with the other processes of the store; pass `notices` to the store.
 
-        `place` identifies the store: engines of this process with the same place notify each other directly.
+        `target` identifies the store: engines of this process with the same target notify each other directly.
 
         `functions` calls workflow functions, those in `code`.
         `telemetry` receives every row that this process writes. `gates` limit node types that need something scarce, by
@@ -103,7 +103,7 @@ class Engine:
         self._reports = self._new_reports(digests)
         self.gates = Gates(store=store, orchestrator=self.orchestrator)
         self._external = self._new_external_changes(watch)
-        self.hints = self._new_hints(line, watch, place)
+        self.hints = self._new_hints(line, watch, target)
         """Hints from and to other processes (`ChangeHints`)."""
         if console is not None:
             console.connect(owns=self.orchestrator.owns, is_watched=self.hints.is_watched)
@@ -275,11 +275,11 @@ class Engine:
             pauses_changed=lambda: self.hints.send_pauses_changed(),
         )
 
-    def _new_hints(self, line: HintLine | None, watch: VersionWatch | None, place: str | None) -> Hints:
+    def _new_hints(self, line: HintLine | None, watch: VersionWatch | None, target: str | None) -> Hints:
         return Hints(
             line=line,
             watch=watch,
-            place=place,
+            target=target,
             clock=self.clock,
             works=self.options.works,
             compare=self._external.compare_soon,

@@ -91,7 +91,7 @@ class _Batch:
             [pending.transition for pending in self.pending_transitions if pending.transition is not None],
         )
 
-    def has_room_for(self, other: _Batch, *, transitions_max: int) -> bool:
+    def has_capacity_for(self, other: _Batch, *, transitions_max: int) -> bool:
         """Whether the other batch, which must not be empty, fits into one commit with this one."""
         transitions = len(self.pending_transitions) + len(other.pending_transitions)
         return (
@@ -431,7 +431,7 @@ class Orchestrator:
             batch = self._families.popleft()
             if not batch.pending_transitions:
                 return
-            while self._families and batch.has_room_for(
+            while self._families and batch.has_capacity_for(
                 self._families[0], transitions_max=self._options.batch_transitions_max
             ):
                 batch = batch.with_more(self._families.popleft())

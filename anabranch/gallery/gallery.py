@@ -45,7 +45,7 @@ class WorkflowTemplate:
 
     @cached_property
     def own_files(self) -> Mapping[str, str]:
-        """Place and content of its files, without those of every project."""
+        """Path and content of its files, without those of every project."""
         return dict(_files_below(PROJECTS / self.name))
 
     @property
@@ -81,7 +81,7 @@ class WorkflowTemplate:
     @property
     def text(self) -> str | None:
         """The text of its drawn workflow, if it has one."""
-        return next((text for place, text in self.own_files.items() if place.endswith(".json")), None)
+        return next((text for path, text in self.own_files.items() if path.endswith(".json")), None)
 
     @cached_property
     def document(self) -> Mapping[str, Any] | None:
@@ -108,18 +108,18 @@ class WorkflowTemplate:
         return draw(self.about.get("picture") or self.document or {})
 
     def project_files(self, name: str) -> dict[str, str]:
-        """Place and content of each file of a project with this name."""
+        """Path and content of each file of a project with this name."""
         files = {**dict(_files_below(PROJECTS / COMMON)), **self.own_files}
         if README_FILE not in self.own_files:
             files[README_FILE] = self._filled(files[README_FILE])
-        return {place: content.replace(EXAMPLE_NAME, name) for place, content in files.items()}
+        return {path: content.replace(EXAMPLE_NAME, name) for path, content in files.items()}
 
     def _filled(self, readme: str) -> str:
-        place = APP_FILE if self.text is None else f"workflows/{self.name}.json"
+        path = APP_FILE if self.text is None else f"workflows/{self.name}.json"
         what = "the workflow" if self.text is None else "the workflow, which the editor shows"
         values = {
             "description": self.description,
-            "place": place,
+            "place": path,
             "what": what,
             "change": self.change,
             "workflow": self.workflow,

@@ -25,7 +25,7 @@ class Layout:
     positions: Mapping[str, Position]
     """By node."""
     ways: Mapping[Edge, Sequence[Position]]
-    """For each edge that leads to a later column than the next one: the free places between, which it goes through."""
+    """For each edge that leads to a later column than the next one: the free waypoints between, in order."""
 
 
 def lay_out(nodes: Sequence[str], edges: Sequence[Edge]) -> Layout:
@@ -40,14 +40,14 @@ def lay_out(nodes: Sequence[str], edges: Sequence[Edge]) -> Layout:
     ways: dict[Edge, list[str]] = {}
     for source, target in forward:
         between = [f"{source} {target} {at}" for at in range(column[source] + 1, column[target])]
-        column.update({place: column[source] + number for number, place in enumerate(between, 1)})
+        column.update({waypoint: column[source] + number for number, waypoint in enumerate(between, 1)})
         for one, other in pairwise([source, *between, target]):
             leading[other].append(one)
         if between:
             ways[source, target] = between
     taken: dict[int, set[int]] = defaultdict(set)
     row: dict[str, int] = {}
-    order = {node: number for number, node in enumerate(column)}  # nodes stand before places between
+    order = {node: number for number, node in enumerate(column)}  # nodes stand before waypoints
     for node in sorted(column, key=lambda each: (column[each], order[each])):
         wanted = min((row[source] for source in leading[node]), default=0)
         while wanted in taken[column[node]]:
@@ -56,7 +56,8 @@ def lay_out(nodes: Sequence[str], edges: Sequence[Edge]) -> Layout:
         row[node] = wanted
     at = {node: (column[node] * COLUMN, row[node] * ROW) for node in column}
     return Layout(
-        {node: at[node] for node in nodes}, {edge: [at[place] for place in between] for edge, between in ways.items()}
+        {node: at[node] for node in nodes},
+        {edge: [at[waypoint] for waypoint in between] for edge, between in ways.items()},
     )
 
 

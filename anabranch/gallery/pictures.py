@@ -47,7 +47,7 @@ def draw(document: Mapping[str, Any]) -> str:
     layout = lay_out(ids, edges)
     at = layout.positions
     back = [edge for edge in edges if at[edge[1]][0] <= at[edge[0]][0]]
-    lowest = max(y for _, y in (*at.values(), *(place for way in layout.ways.values() for place in way)))
+    lowest = max(y for _, y in (*at.values(), *(point for way in layout.ways.values() for point in way)))
     lowest += MARGIN + HEIGHT
     width = max(x for x, _ in at.values()) + WIDTH + 2 * MARGIN
     height = lowest + MARGIN + BELOW * len(back)
@@ -79,15 +79,15 @@ def _card(node: Mapping[str, Any], x: int, y: int) -> Iterator[str]:
     yield f'<text x="{left + 18}" y="{top + 48}" fill="#5a6675" font-size="12">{escape(node["type"])}</text>'
 
 
-def _edge(places: Sequence[Position]) -> str:
-    """From card to card, straight through the places between."""
-    x, y = places[0][0] + MARGIN + WIDTH, places[0][1] + MARGIN + HEIGHT // 2
+def _edge(points: Sequence[Position]) -> str:
+    """From card to card, straight through the points between."""
+    x, y = points[0][0] + MARGIN + WIDTH, points[0][1] + MARGIN + HEIGHT // 2
     path = f"M{x} {y}"
-    for place in places[1:]:
-        left, middle = place[0] + MARGIN, place[1] + MARGIN + HEIGHT // 2
+    for point in points[1:]:
+        left, middle = point[0] + MARGIN, point[1] + MARGIN + HEIGHT // 2
         path += f"C{x + 44} {y} {left - 44} {middle} {left} {middle}"
         x, y = left + WIDTH, middle
-        if place is not places[-1]:
+        if point is not points[-1]:
             path += f"H{x}"
     return f'<path d="{path}" fill="none" stroke="{_LINE}" stroke-width="2"/>'
 

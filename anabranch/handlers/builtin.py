@@ -91,13 +91,13 @@ class BuiltinSpecs(Mapping[str, HandlerSpec]):
         if type_name in _SPECS:
             spec: HandlerSpec = _found(_SPECS[type_name])
             return spec
-        place, *needed = _MAKERS[type_name]
-        made: HandlerSpec = _found(place)(*(getattr(self._services, name) for name in needed))
+        import_path, *needed = _MAKERS[type_name]
+        made: HandlerSpec = _found(import_path)(*(getattr(self._services, name) for name in needed))
         return made
 
 
-def _found(place: str) -> Any:
-    module, _, name = place.partition(":")
+def _found(import_path: str) -> Any:
+    module, _, name = import_path.partition(":")
     return getattr(import_module(f"{_PACKAGE}.{module}"), name)
 
 

@@ -47,9 +47,9 @@ def redeclaring(modules: Collection[str]) -> Iterator[None]:
     If that raises, all types are as before.
     """
     specs, origins = dict(_declared), dict(_origins)
-    places = tuple(f"{module}." for module in modules)
+    prefixes = tuple(f"{module}." for module in modules)
     for type_name, origin in origins.items():
-        if origin.startswith(places):
+        if origin.startswith(prefixes):
             _declared.pop(type_name, None)
             del _origins[type_name]
     try:

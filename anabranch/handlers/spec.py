@@ -367,13 +367,13 @@ def _holds_template(value: Any) -> bool:
 
 def _pointer(problem: ErrorDetails, config: Any) -> str:
     """The JSON pointer of a problem in the config, without steps that only the model knows (members of a union)."""
-    pointer, place = "", config
+    pointer, holder = "", config
     for position, step in enumerate(problem["loc"], start=1):
-        known = (isinstance(place, Mapping) and step in place) or (isinstance(place, list) and isinstance(step, int))
+        known = (isinstance(holder, Mapping) and step in holder) or (isinstance(holder, list) and isinstance(step, int))
         if known or (problem["type"] == "missing" and position == len(problem["loc"])):
             pointer += f"/{str(step).replace('~', '~0').replace('/', '~1')}"
         if known:
-            place = place[step]
+            holder = holder[step]
     return pointer
 
 

@@ -27,7 +27,7 @@ def _family() -> None:
 
 @family.command("n8n")
 def import_n8n(
-    place: Annotated[Path, typer.Argument(metavar="FILE|DIR", help="An export of n8n, or a folder with exports.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE|DIR", help="An export of n8n, or a folder with exports.")],
     *,
     report: Annotated[
         bool, typer.Option("--report", help="Show for every node what is the same and what is not.")
@@ -39,7 +39,7 @@ def import_n8n(
     at: DatabaseOptions,
 ) -> None:
     """Import workflows of n8n as drafts. --report shows what differs."""
-    documents = _documents(place)
+    documents = _documents(path)
     session = open_session(at, creates=True)
     made = session.ask_services(
         lambda services: services.imports.import_n8n(
@@ -62,13 +62,13 @@ def import_n8n(
         print_line("--report shows what differs, and which credentials to enter")
 
 
-def _documents(place: Path) -> list[Any]:
-    if not place.is_dir():
-        return [read_json_file(place)]
+def _documents(path: Path) -> list[Any]:
+    if not path.is_dir():
+        return [read_json_file(path)]
     found: list[Any] = []
-    for number, file in enumerate(sorted(place.rglob("*.json"))):
+    for number, file in enumerate(sorted(path.rglob("*.json"))):
         if number >= FILES_MAX:
-            raise InvalidRequest(f"{place} has more than {FILES_MAX} files; import its folders one by one")
+            raise InvalidRequest(f"{path} has more than {FILES_MAX} files; import its folders one by one")
         try:
             document = read_json_file(file)
         except AnabranchError as refusal:
@@ -79,5 +79,5 @@ def _documents(place: Path) -> list[Any]:
         else:
             print_line(f"{file} is left out: it is not an export of n8n")
     if not found:
-        raise InvalidRequest(f"{place} has no exports of n8n")
+        raise InvalidRequest(f"{path} has no exports of n8n")
     return found

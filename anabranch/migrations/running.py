@@ -73,7 +73,7 @@ def upgrade(url: str, *, connect_wait_s: float = CONNECT_WAIT_S, force: bool = F
     with _connected(dialect, wait_s=connect_wait_s) as connection, dialect.migration(connection):
         found = revision_of(connection)
         if found != SCHEMA_REVISION:
-            refuse_unversioned(connection, place=dialect.place)
+            refuse_unversioned(connection, target=dialect.target)
             if found is None and isinstance(dialect, SqliteDialect):
                 _make_tables(connection)
             elif found is not None and is_supported(connection, found):
@@ -82,7 +82,7 @@ def upgrade(url: str, *, connect_wait_s: float = CONNECT_WAIT_S, force: bool = F
                 _refuse_newer(dialect, connection)
                 if found is not None and not force:
                     _refuse_beside_older(dialect, connection, found)
-                run_migrations(connection, place=dialect.place)
+                run_migrations(connection, target=dialect.target)
     return SCHEMA_REVISION
 
 
@@ -91,18 +91,18 @@ def _refuse_beside_older(dialect: Dialect, connection: Connection, found: str) -
     if older:
         named = "; ".join(older[:OLDER_NAMED_MAX]) + ("; …" if len(older) > OLDER_NAMED_MAX else "")
         raise OlderProcesses(
-            f"{dialect.place}: older processes run, and cannot go on with schema {SCHEMA_REVISION}: {named}"
+            f"{dialect.target}: older processes run, and cannot go on with schema {SCHEMA_REVISION}: {named}"
         )
 
 
-def run_migrations(connection: Connection, *, place: str) -> None:
+def run_migrations(connection: Connection, *, target: str) -> None:
     """Run all migrations that a database has not had, in a transaction of the caller. Raises SchemaMismatch."""
     try:
         with _ALEMBIC:
             command.upgrade(_configuration(connection), "head")
     except alembic_util.CommandError as unknown:  # alembic's word for a version that no migration leads on from
         raise SchemaMismatch(
-            f"{place} has schema version {revision_of(connection)}; no migration leads from it"
+            f"{target} has schema version {revision_of(connection)}; no migration leads from it"
             f" to version {SCHEMA_REVISION}",
             hint="Use the release that made this database, or restore it from a backup.",
         ) from unknown
@@ -145,17 +145,17 @@ def ensure_schema(
         return
     dialect = dialect_of(url)
     with _connected(dialect, wait_s=connect_wait_s) as connection:
-        check_revision(connection, place=dialect.place)
+        check_revision(connection, target=dialect.target)
 
 
 def refuse_empty(url: str, *, connect_wait_s: float) -> NoReturn:
     """Raise DatabaseMissing, or SchemaMismatch where the tables of another program are."""
     dialect = dialect_of(url)
     if _is_file_missing(dialect):
-        raise DatabaseMissing(f"there is no {dialect.place}")
+        raise DatabaseMissing(f"there is no {dialect.target}")
     with _connected(dialect, wait_s=connect_wait_s, changes=False) as connection:
-        refuse_unversioned(connection, place=dialect.place)
-    raise DatabaseMissing(f"the {dialect.place} has no tables of anabranch")
+        refuse_unversioned(connection, target=dialect.target)
+    raise DatabaseMissing(f"the {dialect.target} has no tables of anabranch")
 
 
 def _is_file_missing(dialect: Dialect) -> bool:
@@ -168,7 +168,7 @@ def _is_file_missing(dialect: Dialect) -> bool:
 def _refuse_newer(dialect: Dialect, connection: Connection) -> None:
     found = revision_of(connection)
     if found is not None and found > SCHEMA_REVISION:
-        check_revision(connection, place=dialect.place)
+        check_revision(connection, target=dialect.target)
 
 
 @contextmanager
@@ -178,7 +178,7 @@ def _connected(dialect: Dialect, *, wait_s: float, changes: bool = True) -> Iter
     With `changes` a SQLite file is made where there is none, and set up for a store.
     """
     if isinstance(dialect, SqliteDialect) and changes:
-        _make_room(dialect.path)
+        _make_folder(dialect.path)
     engine = dialect.reader() if isinstance(dialect, SqliteDialect) and not changes else dialect.engine(commits=False)
     give_up_at = time.monotonic() + (wait_s if dialect.is_remote else 0)
     try:
@@ -202,7 +202,7 @@ def _connected(dialect: Dialect, *, wait_s: float, changes: bool = True) -> Iter
         engine.dispose()
 
 
-def _make_room(path: Path) -> None:
+def _make_folder(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as refusal:

@@ -1,4 +1,4 @@
-"""Parts of an imported document that do not depend on mappings: names, places, edges, notes, the one start.
+"""Parts of an imported document that do not depend on mappings: names, positions, edges, notes, the one start.
 
 Pure. Called by `importing`.
 """
@@ -68,7 +68,7 @@ def edge_of(source: str, handle: str, target: str) -> dict[str, Any]:
     return edge if handle == "default" else {**edge, "sourceHandle": handle}
 
 
-def place(job: MappingJob) -> None:
+def set_positions(job: MappingJob) -> None:
     """Put the nodes where the node of n8n stood."""
     x, y = job.node.position
     for number, node in enumerate(job.nodes):

@@ -69,14 +69,14 @@ class _Translator:
 
     def _value(self, phrase: Phrase) -> str:
         """As an operand of what would go on where it fails: a missing path is null."""
-        _refuse_place(phrase)
+        _refuse_element(phrase)
         if phrase.is_odd or (phrase.is_path and phrase.throws):
             raise Untranslatable("it goes on with what a part of it gives where that fails")
         return phrase.value
 
     def _result(self, phrase: Phrase) -> str:
         """As the value of the whole, which fails where a part of it does."""
-        _refuse_place(phrase)
+        _refuse_element(phrase)
         return phrase.atom if phrase.is_path and phrase.throws else phrase.value
 
     def _truth(self, phrase: Phrase) -> str:
@@ -89,7 +89,7 @@ class _Translator:
 
     def _text(self, phrase: Phrase) -> str:
         """As an operand that is joined to a text."""
-        _refuse_place(phrase)
+        _refuse_element(phrase)
         if phrase.is_odd or (phrase.throws and (phrase.is_path or phrase.kind not in ("text", "number", "boolean"))):
             raise Untranslatable("it goes on with what a part of it gives where that fails")
         if phrase.throws and phrase.kind == "number":
@@ -156,7 +156,7 @@ class _Translator:
     def _member(self, base: Phrase, tree: JsMember) -> Phrase:
         key = tree.key
         if isinstance(key, Literal) and key.value == "length" and base.kind in ("any", "text", "list"):
-            _refuse_place(base)
+            _refuse_element(base)
             return Phrase(f"({base.atom} | js_length)", "number", throws=True, is_odd=True, is_whole=True)
         if isinstance(key, Literal) and base.kind in ("date", "jsdate") and isinstance(key.value, str):
             return self._date_part(base, key.value)
@@ -165,12 +165,12 @@ class _Translator:
         if isinstance(key, Literal) and isinstance(key.value, str):
             if key.value.isdigit():  # of a list as well as of an object
                 text = f"({base.atom}[{quoted(key.value)}] | default({base.atom}[{int(key.value)}]))"
-                return Phrase(text, is_path=True, is_place=base.kind == "any")
+                return Phrase(text, is_path=True, is_element=base.kind == "any")
             return Phrase(base.atom + step(key.value), is_path=True)
         if isinstance(key, Literal) and isinstance(key.value, int):
             if key.value < 0:
                 raise Untranslatable("a negative number of an item")
-            return Phrase(f"{base.atom}[{key.value}]", is_path=True, is_place=base.kind == "any")
+            return Phrase(f"{base.atom}[{key.value}]", is_path=True, is_element=base.kind == "any")
         return Phrase(f"{base.atom}[{self.phrase(key).atom}]", is_path=True)
 
     def _known(self, tree: Tree) -> Phrase | None:
@@ -182,7 +182,7 @@ class _Translator:
             case JsMember(Name("$input"), Literal("json")):
                 return _ref(scope.json())
             case JsMember(JsMember(Name("$node"), Literal(str(name))), Literal("json" | "data")):
-                return _ref(scope.node(name, "place"))
+                return _ref(scope.node(name, "index"))
             case JsMember(JsMember(JsMember(Name("$node"), Literal(str(name))), Literal("first")), Literal("json")):
                 return _ref(scope.node(name, "first"))
             case JsMember(base, Literal("json")):
@@ -385,7 +385,7 @@ class _Translator:
         if base.kind in ("date", "jsdate"):
             return self._date_method(base, name, arguments)
         if name not in _OF_LISTS:
-            _refuse_place(base)
+            _refuse_element(base)
         if name in _OF_NULL and base.kind == "any" and _is_chain_optional(callee):
             return self._of_null(callee, base, name)
         if name == "parseJson":
@@ -838,9 +838,9 @@ _STATIC: Mapping[str, Callable[[_Translator, tuple[Tree, ...]], Phrase]] = {
 }
 
 
-def _refuse_place(phrase: Phrase) -> None:
+def _refuse_element(phrase: Phrase) -> None:
     """Raises Untranslatable for what is not found in a text here, where the expression goes on with it."""
-    if phrase.is_place:
+    if phrase.is_element:
         raise Untranslatable("it goes on with what may be a character of a text")
 
 

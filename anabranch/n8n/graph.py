@@ -78,8 +78,8 @@ class LinkGraph:
         return order[::-1]
 
     @cached_property
-    def _place(self) -> Mapping[str, int]:
-        return {name: place for place, name in enumerate(self.order)}
+    def _index(self) -> Mapping[str, int]:
+        return {name: index for index, name in enumerate(self.order)}
 
     def outputs_towards(self, name: str, reader: str) -> set[int]:
         """The outputs of a node from which links lead on to another one."""
@@ -100,7 +100,7 @@ class LinkGraph:
 
     def leads_back(self, link: Link) -> bool:
         """Whether a link leads to a node that comes before it."""
-        return self._place[link.target] <= self._place[link.source]
+        return self._index[link.target] <= self._index[link.source]
 
     @cached_property
     def in_cycles(self) -> frozenset[str]:
@@ -188,7 +188,7 @@ class LinkGraph:
         `single` are the nodes that choose one way for one item. Two links exclude each other where some choice has to
         be made differently for each of them; the first choice is the trigger that begins the run.
         """
-        return all(self._exclude(one, other, single) for place, one in enumerate(links) for other in links[place + 1 :])
+        return all(self._exclude(one, other, single) for index, one in enumerate(links) for other in links[index + 1 :])
 
     def _exclude(self, one: Link, other: Link, single: Collection[str]) -> bool:
         for choice, way in self._needed(one, single):

@@ -16,14 +16,30 @@ from typing import Any
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.problems import Problem
 from anabranch.engine.rules.graph.validate import validate
-from anabranch.n8n.drawing import NOTE_KIND, edge_of, gate_behind, ids_of, notes_of, one_start, place, workflow_name
+from anabranch.n8n.drawing import (
+    NOTE_KIND,
+    edge_of,
+    gate_behind,
+    ids_of,
+    notes_of,
+    one_start,
+    set_positions,
+    workflow_name,
+)
 from anabranch.n8n.exports import Link, N8nWorkflow
 from anabranch.n8n.graph import CHOOSING, LOOP_KIND, LinkGraph
 from anabranch.n8n.items.node_scope import NodeScope, Surrounding
 from anabranch.n8n.items.tracing import InputLinks
 from anabranch.n8n.job import Exit, MappingJob, NotMapped
 from anabranch.n8n.js_code import VARIABLES, ZONES
-from anabranch.n8n.js_reading import names_of_nodes, reads_by_place, reads_dates, reads_item, reads_matching, zones_of
+from anabranch.n8n.js_reading import (
+    names_of_nodes,
+    reads_by_position,
+    reads_dates,
+    reads_item,
+    reads_matching,
+    zones_of,
+)
 from anabranch.n8n.kept_data import variables_read
 from anabranch.n8n.maps.going_on import FAILING
 from anabranch.n8n.maps.map_flow import batches_as_cursor
@@ -237,10 +253,10 @@ class _Importer(Surrounding):
                     link
                 )
         self.input_links[name] = {
-            place: joined for place, links in sorted(by_input.items())
+            number: joined for number, links in sorted(by_input.items())
             if (joined := self._links_of_input(name, links)) is not None
         }  # fmt: skip
-        return {place: joined.feed() for place, joined in self.input_links[name].items()}
+        return {number: joined.feed() for number, joined in self.input_links[name].items()}
 
     def _feed(self, name: str, links: Sequence[Link]) -> ItemFeed | None:
         joined = self._links_of_input(name, links)
@@ -278,8 +294,8 @@ class _Importer(Surrounding):
 
     def _latest_first(self, feeds: Sequence[ItemFeed]) -> list[ItemFeed]:
         """Those that later nodes made first: what was made in front of a choice is there whichever way is taken."""
-        makers = {node_id: place for place, name in enumerate(self.graph.order) for node_id in self._made.get(name, ())}
-        loops = {name: place for place, name in enumerate(self.graph.order)}
+        makers = {node_id: index for index, name in enumerate(self.graph.order) for node_id in self._made.get(name, ())}
+        loops = {name: index for index, name in enumerate(self.graph.order)}
 
         def made_at(feed: ItemFeed) -> int:
             read = [makers[each] for each in _OF_NODES.findall(feed.value.template) if each in makers]
@@ -532,7 +548,7 @@ class _Importer(Surrounding):
                 continue
             scope = NodeScope(self, job.node.name, job.feed, per_item=per_item, of_code=True)
             everything = scope.node(name, "all")
-            if name in scope.unclear and reads_by_place(code, name):
+            if name in scope.ambiguous and reads_by_position(code, name):
                 job.differs(f"which output of the node {name} is read is not known here")
             if "isExecuted" in code and not self._shows_that_it_ran(name):
                 job.differs(f"whether {name} ran is known only by whether it gave items")
@@ -579,7 +595,7 @@ class _Importer(Surrounding):
         edges: list[dict[str, Any]] = []
         for name in self.graph.nodes:
             job = self._jobs[name]
-            place(job)
+            set_positions(job)
             nodes += job.nodes
             edges += [edge_of(*edge) for edge in job.edges]
         batches = [name for name, node in self.graph.nodes.items() if node.kind == LOOP_KIND]
@@ -665,7 +681,7 @@ class _Importer(Surrounding):
         x, y = max(self.graph.nodes[name].position for name in leaves)
         value = ItemFeed(first_there([feed.items for feed in feeds]), many=True)
         made: list[dict[str, Any]] = []
-        place = {"x": round(x * 1.5) + 300, "y": round(y * 1.5)}
+        position = {"x": round(x * 1.5) + 300, "y": round(y * 1.5)}
         if hooks:
             data = hooks[0].parameters.get("responseData", "firstEntryJson")
             body = expression(
@@ -678,13 +694,13 @@ class _Importer(Surrounding):
                     "type": "respond",
                     "name": "Answer of the last node",
                     "config": config,
-                    "position": place,
+                    "position": position,
                 }
             )
         if called:
             output = {"outputParameters": {"n8nItems": expression(f"{value.items.template} | default([])")}}
             made.append(
-                {"id": "end", "type": "end", "name": "Output of the last node", "config": output, "position": place}
+                {"id": "end", "type": "end", "name": "Output of the last node", "config": output, "position": position}
             )
         for each in made:
             edges += [edge_of(exit_.node_id, handle, each["id"]) for exit_, _ in exits for handle in exit_.handles]

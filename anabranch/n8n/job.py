@@ -315,10 +315,10 @@ class MappingJob:
             self.add("javascript", {"code": code}, suffix="values", each=feed if is_mapped else None,
                      retry={"maxAttempts": 1})  # fmt: skip
         self.nodes[0]["config"] = {"code": code}
-        place = variable(self.nodes[0]["id"])
+        values = variable(self.nodes[0]["id"])
         if is_mapped:
-            place = place.at(INDEX)
-        return Phrase(place.field(key).template, is_path=True)
+            values = values.at(INDEX)
+        return Phrase(values.field(key).template, is_path=True)
 
 
 _WORD = re.compile(r"[^A-Za-z0-9]+")

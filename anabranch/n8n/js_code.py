@@ -45,8 +45,8 @@ _FILE_HELPERS = (
     " throw new Error(`The item has no binary field '${name}' [item ${index}]`);"
     " return Buffer.from(file.data, 'base64'); }};"
 )
-_PLACE = (
-    "const $place = (list, at) => { const found = list?.[at]; if (typeof found === 'number') return found;"
+_PAIRS = (
+    "const $pairs = (list, at) => { const found = list?.[at]; if (typeof found === 'number') return found;"
     " throw Object.assign(new Error('Which item of the node belongs to this one is not known'), {$unpaired: true}); };"
 )
 # As n8n follows which item belongs to which: `ways` has for each input of a node `[what is there, step]` of its ways.
@@ -193,7 +193,7 @@ def _require(source: str) -> str:
 def _known(names: Mapping[str, tuple[Ref, Ref | None]], files_of: Mapping[str, tuple[str, str]]) -> str:
     """The items of other nodes, and their files, by the names of these."""
     known = ", ".join(
-        f"{json.dumps(name)}: () => [{everything.js}, () => {'$place()' if one is None else one.js}"
+        f"{json.dumps(name)}: () => [{everything.js}, () => {'$pairs()' if one is None else one.js}"
         + (f", {files_of[name][0]}, () => {files_of[name][1]}" if name in files_of else "")
         + "]"
         for name, (everything, one) in names.items()
@@ -245,7 +245,7 @@ def _prelude(
         ("const $data = $json;", ("$data",)),
         (_INPUT, ("$input",)),
         ("const $others = new WeakSet();", ("$others",)),
-        (_PLACE, ("$place",)),
+        (_PAIRS, ("$pairs",)),
         (_TRACE, ("$trace",)),
         (_known(names, files_of or {}), ("$known",)),
         (_NODE_BY_NAME, ("$(",)),

@@ -173,14 +173,14 @@ def reads_inputs(code: str) -> bool:
     return bool(_INPUTS.search(_bare(code)))
 
 
-_BY_PLACE = r"\s*\)\s*\??\.\s*(?:first|last|all|itemMatching|isExecuted)\b"
+_BY_POSITION = r"\s*\)\s*\??\.\s*(?:first|last|all|itemMatching|isExecuted)\b"
 
 
-def reads_by_place(code: str, name: str) -> bool:
-    """Whether it reads items of a node by their places, and not only the one that belongs to the current one."""
+def reads_by_position(code: str, name: str) -> bool:
+    """Whether it reads items of a node by their positions, and not only the one that belongs to the current one."""
     return any(
         re.sub(r"\\(.)", r"\1", next(group for group in each.groups() if group is not None)) == name
-        and (not each[0].startswith("$(") or re.match(_BY_PLACE, code[each.end() :]))
+        and (not each[0].startswith("$(") or re.match(_BY_POSITION, code[each.end() :]))
         for each in _READS_NODE.finditer(code)
     )
 

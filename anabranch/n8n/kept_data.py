@@ -80,8 +80,8 @@ def each_code(code: str, items: str) -> str:
     """Code for one item, for all items one after the other."""
     return (
         f"const $outer = ctx, $list = {items} ?? [], $all = [];\n"
-        "for (let $place = 0; $place < $list.length; $place += 1) $all.push(await (async ctx => {\n"
+        "for (let $index = 0; $index < $list.length; $index += 1) $all.push(await (async ctx => {\n"
         f"{code}\n"
-        "})({...$outer, item: $list[$place], index: $place}));\n"
+        "})({...$outer, item: $list[$index], index: $index}));\n"
         "return $all;"
     )

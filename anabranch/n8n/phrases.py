@@ -48,7 +48,7 @@ class NameScope(Protocol):
         """`$itemIndex`."""
 
     def node(self, name: str, which: str) -> Ref:
-        """The `item` of a node that belongs to the current one, the `first`, the `last`, the one in the same `place`,
+        """The `item` of a node that belongs to the current one, the `first`, the `last`, the one at the same `index`,
         or `all` as a list. Raises Untranslatable."""
 
     def inputs(self, which: str) -> Ref:
@@ -90,7 +90,7 @@ class Phrase:
     """It fails where JavaScript goes on, with NaN or undefined."""
     is_whole: bool = False
     """A number that never has a point."""
-    is_place: bool = False
+    is_element: bool = False
     """What stands in a list at a number. JavaScript finds characters of a text so, too, and this does not."""
 
     @property

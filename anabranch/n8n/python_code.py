@@ -65,21 +65,21 @@ def python_absent(code: str) -> str | None:
         tokens = _tokens(code)
     except (tokenize.TokenError, SyntaxError):
         return "something that cannot be read"
-    named = {place for begin, end in _chains(tokens) for place in range(begin, end)}
-    for place, token in enumerate(tokens):
+    named = {index for begin, end in _chains(tokens) for index in range(begin, end)}
+    for index, token in enumerate(tokens):
         if token.type != tokenize.NAME:
             continue
-        begins = place == 0 or tokens[place - 1].type in _LINE_BEGINS
-        following = tokens[place + 1].string if place + 1 < len(tokens) else ""
+        begins = index == 0 or tokens[index - 1].type in _LINE_BEGINS
+        following = tokens[index + 1].string if index + 1 < len(tokens) else ""
         if token.string in ("import", "from") and begins and following not in _MODULES:
             return f"the module {following}"
         if token.string in _REFUSED:
             return token.string
         if token.string.startswith("_") and token.string not in _NAMES:
             return f"the name {token.string}"
-        if token.string == "_" and following == "(" and tokens[place + 2].type != tokenize.STRING:
+        if token.string == "_" and following == "(" and tokens[index + 2].type != tokenize.STRING:
             return "a node whose name is computed"
-        if token.string == "json" and place and tokens[place - 1].string == "." and place not in named:
+        if token.string == "json" and index and tokens[index - 1].string == "." and index not in named:
             return "attributes of items"
     return None
 
@@ -96,8 +96,8 @@ def is_valid(code: str) -> bool:
 def names_of_nodes(code: str) -> list[str]:
     """The nodes of n8n that code reads by name."""
     tokens = _tokens(code)
-    return [str(ast.literal_eval(tokens[place + 2].string)) for place, token in enumerate(tokens)
-            if token.string == "_" and tokens[place + 1].string == "("]  # fmt: skip
+    return [str(ast.literal_eval(tokens[index + 2].string)) for index, token in enumerate(tokens)
+            if token.string == "_" and tokens[index + 1].string == "("]  # fmt: skip
 
 
 def variables_in(code: str) -> str:
@@ -106,12 +106,12 @@ def variables_in(code: str) -> str:
 
 
 def _chains(tokens: list[tokenize.TokenInfo]) -> list[tuple[int, int]]:
-    """The places of n8n's names with all that is read of them, as first and last position."""
-    found, place = [], 0
-    while place < len(tokens):
-        end = place + 1
+    """The positions of n8n's names with all that is read of them: their first tokens, and those behind the last."""
+    found, index = [], 0
+    while index < len(tokens):
+        end = index + 1
         following = tokens[end].string if end < len(tokens) else ""
-        name = tokens[place].string if tokens[place].type == tokenize.NAME else ""
+        name = tokens[index].string if tokens[index].type == tokenize.NAME else ""
         if name in _NAMES and (name != "_" or following == "("):
             while end < len(tokens) and tokens[end].string in (".", "[", "("):
                 if tokens[end].string == ".":
@@ -123,8 +123,8 @@ def _chains(tokens: list[tokenize.TokenInfo]) -> list[tuple[int, int]]:
                     end += 1
                     if not depth:
                         break
-            found.append((place, end))
-        place = end
+            found.append((index, end))
+        index = end
     return found
 
 
@@ -181,17 +181,17 @@ def _renamed(code: str) -> str:
     edits: list[tuple[tuple[int, int], tuple[int, int], str]] = []
     for begin, end in _chains(tokens):
         edits.append((tokens[begin].start, tokens[begin].end, _NAMES[tokens[begin].string]))
-        place = begin + 1
-        while place + 1 < end:
-            name = tokens[place + 1]
-            if tokens[place].string == "." and name.type == tokenize.NAME:
-                calls = [token.string for token in tokens[place + 2 : place + 4]]
+        index = begin + 1
+        while index + 1 < end:
+            name = tokens[index + 1]
+            if tokens[index].string == "." and name.type == tokenize.NAME:
+                calls = [token.string for token in tokens[index + 2 : index + 4]]
                 if name.string in _LISTS and calls == ["(", ")"]:
-                    edits.append((tokens[place].start, tokens[place + 3].end, _LISTS[name.string]))
+                    edits.append((tokens[index].start, tokens[index + 3].end, _LISTS[name.string]))
                 elif calls[:1] != ["("]:
-                    edits.append((tokens[place].start, name.end, f"[{json.dumps(name.string)}]"))
-                place += 1
-            place += 1
+                    edits.append((tokens[index].start, name.end, f"[{json.dumps(name.string)}]"))
+                index += 1
+            index += 1
     lines = code.splitlines(keepends=True)
     for (row, begin_at), (last_row, end_at), text in reversed(edits):
         if row == last_row:

@@ -80,7 +80,7 @@ class PairedByCode:
     def at(self, index: Ref) -> Ref:
         """The number of the item that the one with this number belongs to: for code, which fails for none."""
         of = self.of or Ref("none", "null")
-        return Ref(of.at(index).template, f"$place({of.js}, {index.js})")
+        return Ref(of.at(index).template, f"$pairs({of.js}, {index.js})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ REFUSAL_S = 2.0
 # One line a minute, with how many it is about.
 WARN_EVERY_S = 60.0
 
-_NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 @asynccontextmanager
@@ -135,7 +135,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as refusal:
-                if refusal.errno in _NO_ROOM:
+                if refusal.errno in _EXHAUSTED:
                     self._pause()
                     return
                 continue  # the client has gone before it was accepted
@@ -143,7 +143,7 @@ class Acceptor:
 
     def _take(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)
-        if len(self._open) + len(self._joining) < self.connections_max or self._make_room():
+        if len(self._open) + len(self._joining) < self.connections_max or self._close_spare():
             self._join(accepted, Connection(self._server, self, self._timeouts))
             return
         self._unheard += 1
@@ -162,7 +162,7 @@ class Acceptor:
         if not joining.cancelled():
             joining.exception()  # the client has gone meanwhile
 
-    def _make_room(self) -> bool:
+    def _close_spare(self) -> bool:
         """Close the connection with the lowest priority; False if all are busy."""
         for spare in self._spare.values():
             for connection in list(spare):
@@ -170,13 +170,13 @@ class Acceptor:
                 if connection.priority is ConnectionPriority.AT_WORK:
                     continue  # it has shown its key meanwhile; it comes back when its request ends
                 self._unheard += 1
-                connection.make_room()
+                connection.close_for_another()
                 return True
         return False
 
     def _pause(self) -> None:
         """Accept nothing for a moment: the process has no descriptor left, and asking again would keep it busy."""
-        self._make_room()
+        self._close_spare()
         self._unheard += 1
         self._loop.remove_reader(self._listener)
         self._timers["resume"] = self._loop.call_later(PAUSE_S, self._loop.add_reader, self._listener, self._accept)

@@ -198,7 +198,7 @@ class Connection(web.RequestHandler):
             message = f"the head of a request did not arrive within {self._timeouts.head_s:g} s"
             self._refuse(RequestTimeout(message))
 
-    def make_room(self) -> None:
+    def close_for_another(self) -> None:
         """Close it to make room for another one."""
         if self._wire is None:
             return

@@ -155,10 +155,10 @@ async def _answering(
     host = listener.getsockname()[0]
     named = app.settings.allowed_hosts or (LOOPBACK_HOSTS if is_loopback(host) else None)
     allowed_hosts = AllowedHosts(hosts=None if named is None else frozenset(named))
-    places = connections_max(
+    allowed = connections_max(
         limit=descriptors, concurrency=app.settings.concurrency, wanted=app.settings.connections_max
     )
-    async with accepting(apis(services, allowed_hosts), listener, connections_max=places, shutdown_s=grace.requests_s):
+    async with accepting(apis(services, allowed_hosts), listener, connections_max=allowed, shutdown_s=grace.requests_s):
         yield
 
 

@@ -122,17 +122,17 @@ class DriverProcess:
         deadline = time.monotonic() + (self._connect_timeout_ms + _CONNECT_GRACE_MS) / 1000
         late = unreachable(f"the database did not accept the connection within {self._connect_timeout_ms} ms")
         rows: list[dict[str, Any]] = []
-        room = bytes_max + _BESIDE_ROWS_BYTES
+        bytes_left = bytes_max + _BESIDE_ROWS_BYTES
         try:
             self._socket.settimeout(self._connect_timeout_ms / 1000)
             self._socket.sendall(order)
             while True:
-                kind, body = self._receive(deadline, room)
+                kind, body = self._receive(deadline, bytes_left)
                 if kind is Kind.STARTED:
                     deadline = time.monotonic() + (timeout_ms + _QUERY_GRACE_MS) / 1000
                     late = timed_out(timeout_ms)
                 elif kind is Kind.ROWS:
-                    room -= len(body)
+                    bytes_left -= len(body)
                     rows += orjson.loads(body)
                     if len(rows) > rows_max:
                         raise driver_ended(None)
@@ -149,10 +149,10 @@ class DriverProcess:
             raise self._mask.failure(failure_of_json(answer["failure"]))
         return QueryResult(rows, answer["rowCount"])
 
-    def _receive(self, deadline: float, room: int) -> tuple[Kind, bytearray]:
+    def _receive(self, deadline: float, bytes_left: int) -> tuple[Kind, bytearray]:
         """The next frame. Raises TimeoutError, EOFError and OSError."""
         length, kind = HEAD.unpack(self._exactly(HEAD.size, deadline))
-        if length > room:
+        if length > bytes_left:
             raise EOFError("a frame over its limit")
         return Kind(kind), self._exactly(length, deadline)
 

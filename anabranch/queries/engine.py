@@ -23,7 +23,7 @@ from anabranch.queries.query_faults import egress_refused, not_allowed, not_foun
 from anabranch.queries.query_ports import HostGuard
 from anabranch.queries.query_session import QueryExecution, QuerySession
 from anabranch.queries.saved.saved_queries import DataQuery, DataSource, SavedQueries
-from anabranch.queries.sources import Places, ReadyUrl, ServerSource, SqliteSource, read_source
+from anabranch.queries.sources import LocalPaths, ReadyUrl, ServerSource, SqliteSource, read_source
 from anabranch.queries.statement import Statement, StatementRefused, read_statement
 from anabranch.queries.urls import SourceUrls
 
@@ -32,12 +32,18 @@ class QueryEngine:
     """Runs saved queries on data sources."""
 
     def __init__(
-        self, *, saved: SavedQueries, urls: SourceUrls, hosts: HostGuard, places: Places, limits: Limits | None = None
+        self,
+        *,
+        saved: SavedQueries,
+        urls: SourceUrls,
+        hosts: HostGuard,
+        local_paths: LocalPaths,
+        limits: Limits | None = None,
     ) -> None:
         self._saved = saved
         self._urls = urls
         self._hosts = hosts
-        self._places = places
+        self._local_paths = local_paths
         self._limits = limits or Limits()
         self._executions = Executions(self._limits)
 
@@ -54,39 +60,39 @@ class QueryEngine:
         found = await self._saved.find_query(data_query_id, tenant_id=tenant_id)
         if found is None:
             raise not_found(f"there is no data query {data_query_id!r}")
-        query, source = found
-        if source is None:
+        query, saved_source = found
+        if saved_source is None:
             raise not_found(f"the data source of query {query.name!r} no longer exists")
         values = bind(read_parameters(query.params, list(query.params)), args)
-        url = await self._urls.decrypt_url(source)
+        url = await self._urls.decrypt_url(saved_source)
         # Names are resolved and paths followed here, which may take its time: not on the event loop.
-        place = await asyncio.to_thread(read_source, url, self._places)
-        statement = _statement(query, place.kind)
+        source = await asyncio.to_thread(read_source, url, self._local_paths)
+        statement = _statement(query, source.kind)
         work = QueryExecution(statement, values, query.writes, query.timeout_ms, self._limits, as_in_node)
         try:
-            opening = self._opening(place, url, self._limits.connect_timeout_ms)
-            answer = await self._executions.run(_pool_key(source, url), opening, work)
+            opening = self._opening(source, url, self._limits.connect_timeout_ms)
+            answer = await self._executions.run(_pool_key(saved_source, url), opening, work)
         except NodeFailure as failure:
-            raise url.mask_of(place).failure(failure) from None
+            raise url.mask_of(source).failure(failure) from None
         return answer.as_json()
 
-    async def check_source(self, url: ReadyUrl, place: SqliteSource | ServerSource) -> None:
+    async def check_source(self, url: ReadyUrl, source: SqliteSource | ServerSource) -> None:
         """Connect to a source once.
 
         Raises NodeFailure: SOURCE_TOO_POWERFUL or SOURCE_REFUSED if queries may not run there; another code
         (EGRESS_REFUSED, QUERY_FAILED, QUERY_TIMEOUT) if that cannot be found out now.
         """
         try:
-            await self._executions.check(self._opening(place, url, self._limits.check_timeout_ms))
+            await self._executions.check(self._opening(source, url, self._limits.check_timeout_ms))
         except NodeFailure as failure:
-            raise url.mask_of(place).failure(failure) from None
+            raise url.mask_of(source).failure(failure) from None
 
     async def stop(self, *, patience_s: float = math.inf) -> None:
         """Interrupt what runs and disconnect; may be called twice. Queries have that long to notice, and a limit."""
         await self._executions.stop(patience_s=patience_s)
 
     def _opening(
-        self, place: SqliteSource | ServerSource, url: ReadyUrl, timeout_ms: int
+        self, source: SqliteSource | ServerSource, url: ReadyUrl, timeout_ms: int
     ) -> Callable[[], QuerySession]:
         """Makes the process that connects; called in a thread, where names are resolved. Raises NodeFailure."""
 
@@ -112,11 +118,11 @@ class QueryEngine:
             )
             return DriverProcess(server.kind, target, url.mask_of(server, addresses))
 
-        return lambda: open_file(place) if isinstance(place, SqliteSource) else open_server(place)
+        return lambda: open_file(source) if isinstance(source, SqliteSource) else open_server(source)
 
-    def _addresses(self, place: ServerSource) -> Sequence[str]:
+    def _addresses(self, server: ServerSource) -> Sequence[str]:
         try:
-            return self._hosts.check(place.host, place.port)[:ADDRESSES_TRIED_MAX]
+            return self._hosts.check(server.host, server.port)[:ADDRESSES_TRIED_MAX]
         except EgressRefused as refusal:
             raise egress_refused(refusal.message) from None
         except HttpUnreachable as absent:

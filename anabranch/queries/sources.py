@@ -47,8 +47,8 @@ FORMS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """The places on this machine that an operator allows, and the engine's own database."""
+class LocalPaths:
+    """The paths on this machine that an operator allows, and the engine's own database."""
 
     data_directories: Sequence[Path] = ()
     """SQLite files are sources only below these."""
@@ -122,10 +122,10 @@ class ServerSource:
         return [*hosts, self.user, self.password, self.database, self.socket_directory or ""]
 
 
-def read_source(url: ReadyUrl, places: Places) -> SqliteSource | ServerSource:
+def read_source(url: ReadyUrl, local_paths: LocalPaths) -> SqliteSource | ServerSource:
     """The source that a URL names. Raises NodeFailure SOURCE_REFUSED, which never repeats the URL or a secret."""
     try:
-        return _read(url.text, places)
+        return _read(url.text, local_paths)
     except NodeFailure as refusal:
         if url.is_secret:  # what is wrong with it is a part of it
             raise source_refused(f"the secret holds no URL that a data source may have here. {FORMS}") from None
@@ -145,7 +145,7 @@ def is_same_file(path: Path, own: Path | None) -> bool:
     return False
 
 
-def _read(url: str, places: Places) -> SqliteSource | ServerSource:
+def _read(url: str, local_paths: LocalPaths) -> SqliteSource | ServerSource:
     parsed = _parsed(url)
     kind = _KINDS.get(parsed.drivername)
     if kind is None:
@@ -153,7 +153,7 @@ def _read(url: str, places: Places) -> SqliteSource | ServerSource:
     strange = sorted(set(parsed.query) - _OPTIONS[kind])
     if strange:
         raise source_refused(f"the URL has the option {strange[0][:40]!r}, which data sources do not take")
-    return _file(parsed, places) if kind is SourceKind.SQLITE else _server(parsed, kind, places)
+    return _file(parsed, local_paths) if kind is SourceKind.SQLITE else _server(parsed, kind, local_paths)
 
 
 def _parsed(url: str) -> URL:
@@ -165,32 +165,32 @@ def _parsed(url: str) -> URL:
         raise source_refused(f"the URL cannot be read. {FORMS}") from None
 
 
-def _file(url: URL, places: Places) -> SqliteSource:
+def _file(url: URL, local_paths: LocalPaths) -> SqliteSource:
     if not url.database or url.database == ":memory:" or url.host or url.username:
         raise source_refused("the URL names no file; a database in memory has nothing to query")
     try:
         path = Path(url.database).resolve()
     except (OSError, ValueError, RuntimeError):  # RuntimeError: links in a circle
         raise source_refused(f"{url.database} is not a path") from None
-    allowed = [directory.resolve() for directory in places.data_directories]
+    allowed = [directory.resolve() for directory in local_paths.data_directories]
     # Checked first, so that errors do not reveal whether other files exist.
     if not any(path.is_relative_to(directory) for directory in allowed):
         names = ", ".join(map(str, allowed)) or "none"
         raise source_refused(
             f"{path} is not below a directory for SQLite data sources (ANABRANCH_DATA_DIRECTORIES: {names})"
         )
-    if is_same_file(path, places.own_file):
+    if is_same_file(path, local_paths.own_file):
         raise source_refused(f"{path} is anabranch's own database, which is never a data source")
     if not path.is_file():
         raise source_refused(f"there is no file {path}")
     return SqliteSource(path)
 
 
-def _server(url: URL, kind: SourceKind, places: Places) -> ServerSource:
+def _server(url: URL, kind: SourceKind, local_paths: LocalPaths) -> ServerSource:
     socket = url.query.get("host")
     if not isinstance(socket, str | None) or (socket is not None and (url.host or not socket.startswith("/"))):
         raise source_refused(f"the URL names several hosts; a host stands once, before the path. {FORMS}")
-    if socket is not None and not _is_listed(socket, places.socket_directories):
+    if socket is not None and not _is_listed(socket, local_paths.socket_directories):
         raise source_refused(
             f"local sockets are data sources only in directories that ANABRANCH_EGRESS_ALLOW lists; {socket} is not"
         )

@@ -102,7 +102,7 @@ def read_statement(sql: str, kind: SourceKind, *, writes: bool) -> Statement:
     except Unreadable as problem:
         raise StatementRefused([Refusal("SQL_REFUSED", str(problem))]) from None
     tokens, end = _without_last_semicolon(tokens, len(sql))
-    refusals = [*_form(tokens, writes=writes), *_places(tokens), *_denied(tokens, kind)]
+    refusals = [*_form(tokens, writes=writes), *_parameters_as_names(tokens), *_denied(tokens, kind)]
     if kind is SourceKind.MYSQL and not writes:
         refusals += _locks(tokens)
     parameters = tuple(dict.fromkeys(token.value for token in tokens if token.kind == "parameter"))
@@ -150,7 +150,7 @@ def _verb(tokens: Sequence[Token]) -> str:
     return "" if first is None or first.kind != "word" else first.value.lower()
 
 
-def _places(tokens: Sequence[Token]) -> list[Refusal]:
+def _parameters_as_names(tokens: Sequence[Token]) -> list[Refusal]:
     """Parameters in places where only the name of a table or column is possible."""
     refusals, inside = [], [""]
     before = Token("mark", "", 0, 0)

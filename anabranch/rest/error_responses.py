@@ -105,10 +105,10 @@ def response_of(error: errors.AnabranchError) -> web.Response:
     )
 
 
-def fault_response(fault: Exception, place: str) -> web.Response:
+def fault_response(fault: Exception, request_line: str) -> web.Response:
     """The response for a defect: a number to find it in the log."""
     number = secrets.token_hex(6)
-    logger.error("%s failed: defect number %s", place, number, exc_info=fault)
+    logger.error("%s failed: defect number %s", request_line, number, exc_info=fault)
     error = errors.AnabranchError(
         f"internal error {number}",
         hint="The server's log has the details under this number; please report it.",

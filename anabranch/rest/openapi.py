@@ -33,7 +33,7 @@ _WITH_BODY: Sequence[type[AnabranchError]] = (
     situations.ValueNotStorable,
 )
 
-_OF_STRANGERS: Sequence[type[AnabranchError]] = (
+_WITHOUT_KEY: Sequence[type[AnabranchError]] = (
     situations.BadJson,
     situations.NotFound,
     situations.RequestTimeout,
@@ -273,16 +273,16 @@ def _public_paths() -> dict[str, Any]:
     }
     return {
         "/hooks/{tenant}/{path}": {
-            "post": _public("receive_webhook", "Start the run of a webhook.", started, (*_OF_STRANGERS, *_OF_WEBHOOKS)),
+            "post": _public("receive_webhook", "Start the run of a webhook.", started, (*_WITHOUT_KEY, *_OF_WEBHOOKS)),
         },
         "/test-hooks/{token}": {
             "post": _public(
-                "receive_test_call", "Feed the test run of a draft.", started, (*_OF_STRANGERS, *_OF_TEST_ADDRESSES)
+                "receive_test_call", "Feed the test run of a draft.", started, (*_WITHOUT_KEY, *_OF_TEST_ADDRESSES)
             ),
         },
         "/callbacks/{token}": {
-            "get": _public("ask_before_callback", "Ask to confirm.", asking, (*_OF_STRANGERS, *_OF_CALLBACKS)),
-            "post": _public("call_back", "Answer a waiting run.", answered, (*_OF_STRANGERS, *_OF_CALLBACKS)),
+            "get": _public("ask_before_callback", "Ask to confirm.", asking, (*_WITHOUT_KEY, *_OF_CALLBACKS)),
+            "post": _public("call_back", "Answer a waiting run.", answered, (*_WITHOUT_KEY, *_OF_CALLBACKS)),
         },
     }
 

@@ -1,7 +1,7 @@
-"""The cipher: encrypts texts with AES-256-GCM, each bound to its tenant and place.
+"""The cipher: encrypts texts with AES-256-GCM, each bound to its tenant and row.
 
 Called by `secret_store`, and by other modules that store a text with a password in it. A sealed text can only be opened
-with the key, tenant and place that it was sealed with, not from another row. Its first bytes name its form and its key,
+with the key, tenant and row that it was sealed with, not from another row. Its first bytes name its form and its key,
 so that keys can change one day.
 """
 
@@ -72,13 +72,13 @@ class SecretCipher:
         return hmac.digest(derived, message, hashlib.sha256)
 
     def seal(self, *, tenant: str, row: str, text: str) -> bytes:
-        """The text, encrypted for this place. Sealing it again gives other bytes."""
+        """The text, encrypted for this row. Sealing it again gives other bytes."""
         nonce = os.urandom(_NONCE_BYTES)
-        sealed = self._cipher.encrypt(nonce, text.encode(), _place(tenant, row))
+        sealed = self._cipher.encrypt(nonce, text.encode(), _associated_data(tenant, row))
         return _FORM + self._key_id + nonce + sealed
 
     def open(self, *, tenant: str, row: str, sealed: bytes) -> str:
-        """The text that was sealed for this place. Raises SecretKeyWrong for another key, place or content."""
+        """The text that was sealed for this row. Raises SecretKeyWrong for another key, row or content."""
         key_id = sealed[len(_FORM) : len(_FORM) + _KEY_ID_BYTES]
         if sealed[:1] != _FORM or len(sealed) < _HEAD_BYTES:
             raise SecretKeyWrong(f"{row} is stored in a form that this program does not know")
@@ -86,7 +86,7 @@ class SecretCipher:
             raise SecretKeyWrong(f"{row} is encrypted with the key {key_id.hex()}, and the key here is {self.key_id}")
         try:
             nonce = sealed[_HEAD_BYTES - _NONCE_BYTES : _HEAD_BYTES]
-            return self._cipher.decrypt(nonce, sealed[_HEAD_BYTES:], _place(tenant, row)).decode()
+            return self._cipher.decrypt(nonce, sealed[_HEAD_BYTES:], _associated_data(tenant, row)).decode()
         except exceptions.InvalidTag:
             raise SecretKeyWrong(
                 f"{row} cannot be decrypted: it was changed, or copied from another place",
@@ -94,6 +94,6 @@ class SecretCipher:
             ) from None
 
 
-def _place(tenant: str, row: str) -> bytes:
-    """Tenant and row, in a form in which no two places look alike."""
+def _associated_data(tenant: str, row: str) -> bytes:
+    """Tenant and row, in a form in which no two rows look alike."""
     return json.dumps([tenant, row]).encode()

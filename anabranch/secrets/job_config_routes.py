@@ -11,7 +11,7 @@ from anabranch.errors import NotFound, NotPermitted, SecretKeyMissing, SecretKey
 from anabranch.keys.access import Role
 from anabranch.rest.models.base import RequestModel, ResponseModel
 from anabranch.rest.routes.route import Reply, RouteCall, data_route
-from anabranch.secrets.job_seals import JobPlace
+from anabranch.secrets.job_seals import JobIdentity
 
 
 class SealedConfigForm(RequestModel):
@@ -42,8 +42,8 @@ async def open_job_config(call: RouteCall) -> Reply:
     run = await call.services.workflows.get_run_status(form.instanceID, tenant_id=tenant_id)
     if run.status.is_terminal:
         raise NotFound(f"run {form.instanceID} has ended: nobody awaits its jobs")
-    place = JobPlace(tenant_id, form.instanceID, form.pool, form.jobID)
-    return Reply(call.services.job_seals.open(place, form.sealed))
+    identity = JobIdentity(tenant_id, form.instanceID, form.pool, form.jobID)
+    return Reply(call.services.job_seals.open(identity, form.sealed))
 
 
 ROUTES = (

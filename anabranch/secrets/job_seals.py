@@ -20,7 +20,7 @@ from anabranch.secrets.cipher import SecretCipher
 
 
 @dataclass(frozen=True, slots=True)
-class JobPlace:
+class JobIdentity:
     """The job that a sealed config belongs to."""
 
     tenant_id: str
@@ -30,7 +30,7 @@ class JobPlace:
 
     @property
     def row(self) -> str:
-        """Its place for the cipher."""
+        """Its row for the cipher."""
         return orjson.dumps(["job", self.pool, self.instance_id, self.job_id]).decode()
 
 
@@ -41,18 +41,20 @@ class JobSeals:
         """`find_cipher` returns the cipher, or None as long as there is no key."""
         self._find_cipher = find_cipher
 
-    def seal(self, place: JobPlace, config: Any, secrets: Mapping[str, str]) -> str:
+    def seal(self, identity: JobIdentity, config: Any, secrets: Mapping[str, str]) -> str:
         """The sealed form of a config and its secrets, in base64. Raises SecretKeyMissing."""
         text = orjson.dumps({"config": config, "secrets": dict(secrets)}).decode()
-        return base64.b64encode(self._cipher().seal(tenant=place.tenant_id, row=place.row, text=text)).decode()
+        return base64.b64encode(self._cipher().seal(tenant=identity.tenant_id, row=identity.row, text=text)).decode()
 
-    def open(self, place: JobPlace, sealed: str) -> dict[str, Any]:
+    def open(self, identity: JobIdentity, sealed: str) -> dict[str, Any]:
         """`config` and `secrets`. Raises SecretKeyMissing, SecretKeyWrong."""
         try:
             raw = base64.b64decode(sealed, validate=True)
         except binascii.Error:
             raise SecretKeyWrong("the sealed config is not base64") from None
-        opened: dict[str, Any] = orjson.loads(self._cipher().open(tenant=place.tenant_id, row=place.row, sealed=raw))
+        opened: dict[str, Any] = orjson.loads(
+            self._cipher().open(tenant=identity.tenant_id, row=identity.row, sealed=raw)
+        )
         return opened
 
     def _cipher(self) -> SecretCipher:

@@ -24,7 +24,7 @@ class RenewedTable:
 
     async def find(self, tenant_id: str, grant_id: str) -> bytes | None:
         """The sealed tokens; None before the first renewal."""
-        query = select(renewed_tokens.c.sealed).where(*_place(tenant_id, grant_id))
+        query = select(renewed_tokens.c.sealed).where(*_of_grant(tenant_id, grant_id))
         return await self._store.read(lambda connection: connection.execute(query).scalar())
 
     async def hold(self, tenant_id: str, grant_id: str, holder: str, *, hold_ms: int) -> int | None:
@@ -34,20 +34,20 @@ class RenewedTable:
             """Lock the row, or make it, and write the holder unless another one still holds it."""
             with self._store.dialect.transaction(connection):
                 now = self._store.dialect.now(connection)
-                place = _place(tenant_id, grant_id)
+                conditions = _of_grant(tenant_id, grant_id)
                 columns = renewed_tokens.c
-                query = select(columns.version, columns.holder, columns.held_until).where(*place).with_for_update()
+                query = select(columns.version, columns.holder, columns.held_until).where(*conditions).with_for_update()
                 found = connection.execute(query).first()
                 held = {"holder": holder, "held_until": now + hold_ms, "updated_at": now}
                 if found is None:
-                    _make_room(connection, tenant_id, now)
+                    _remove_oldest(connection, tenant_id, now)
                     connection.execute(
                         insert(renewed_tokens).values(tenant_id=tenant_id, grant_id=grant_id, version=0, **held)
                     )
                     return 0
                 if found.holder is not None and found.held_until > now:
                     return None
-                connection.execute(update(renewed_tokens).where(*place).values(**held))
+                connection.execute(update(renewed_tokens).where(*conditions).values(**held))
                 version: int = found.version
                 return version
 
@@ -58,20 +58,20 @@ class RenewedTable:
 
     async def keep(self, tenant_id: str, grant_id: str, version: int, sealed: bytes) -> None:
         """Store what a renewal of this version gave, and let others renew. Nothing if one was stored meanwhile."""
-        place = (*_place(tenant_id, grant_id), renewed_tokens.c.version == version)
+        conditions = (*_of_grant(tenant_id, grant_id), renewed_tokens.c.version == version)
 
         def put(connection: Connection) -> None:
             with self._store.dialect.transaction(connection):
                 values = {"version": version + 1, "sealed": sealed, "holder": None, "held_until": 0,
                           "updated_at": self._store.dialect.now(connection)}  # fmt: skip
-                connection.execute(update(renewed_tokens).where(*place).values(**values))
+                connection.execute(update(renewed_tokens).where(*conditions).values(**values))
 
         await self._store.write(put)
 
     async def drop(self, tenant_id: str, grant_id: str, holder: str) -> None:
         """Let others renew: this holder could not."""
-        place = (*_place(tenant_id, grant_id), renewed_tokens.c.holder == holder)
-        statement = update(renewed_tokens).where(*place).values(holder=None, held_until=0)
+        conditions = (*_of_grant(tenant_id, grant_id), renewed_tokens.c.holder == holder)
+        statement = update(renewed_tokens).where(*conditions).values(holder=None, held_until=0)
 
         def free(connection: Connection) -> None:
             with self._store.dialect.transaction(connection):
@@ -80,11 +80,11 @@ class RenewedTable:
         await self._store.write(free)
 
 
-def _place(tenant_id: str, grant_id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+def _of_grant(tenant_id: str, grant_id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     return renewed_tokens.c.tenant_id == tenant_id, renewed_tokens.c.grant_id == grant_id
 
 
-def _make_room(connection: Connection, tenant_id: str, now: int) -> None:
+def _remove_oldest(connection: Connection, tenant_id: str, now: int) -> None:
     columns = renewed_tokens.c
     count = select(func.count()).select_from(renewed_tokens).where(columns.tenant_id == tenant_id)
     if (connection.execute(count).scalar() or 0) < GRANTS_MAX:
@@ -92,4 +92,4 @@ def _make_room(connection: Connection, tenant_id: str, now: int) -> None:
     free = select(columns.grant_id).where(columns.tenant_id == tenant_id, columns.held_until <= now)
     oldest = connection.execute(free.order_by(columns.updated_at).limit(1)).scalar()
     if oldest is not None:
-        connection.execute(delete(renewed_tokens).where(*_place(tenant_id, oldest)))
+        connection.execute(delete(renewed_tokens).where(*_of_grant(tenant_id, oldest)))

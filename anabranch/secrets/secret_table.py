@@ -79,15 +79,17 @@ class SecretTable:
 
 def _put(connection: Connection, *, tenant_id: str, name: str, seal: Seal, now: int) -> SealedSecret:
     # FOR UPDATE: writers of one secret come one after the other (SQLite has one writer anyway).
-    place = (secrets.c.tenant_id == tenant_id, secrets.c.name == name)
-    found = connection.execute(select(secrets.c.version, secrets.c.created_at).where(*place).with_for_update()).first()
+    conditions = (secrets.c.tenant_id == tenant_id, secrets.c.name == name)
+    found = connection.execute(
+        select(secrets.c.version, secrets.c.created_at).where(*conditions).with_for_update()
+    ).first()
     version, created_at = (1, now) if found is None else (found.version + 1, found.created_at)
     key_id, sealed = seal(version)
     values = {"version": version, "key_id": key_id, "sealed": sealed, "updated_at": now}
     if found is None:
         connection.execute(insert(secrets).values(tenant_id=tenant_id, name=name, created_at=now, **values))
     else:
-        connection.execute(update(secrets).where(*place).values(**values))
+        connection.execute(update(secrets).where(*conditions).values(**values))
     return SealedSecret(name, version, key_id, sealed, created_at, now)
 
 

@@ -22,18 +22,18 @@ _SEPARATOR = "\x1f"
 T = TypeVar("T")
 
 
-def make_cursor(kind: str, *place: str | int) -> str:
+def make_cursor(kind: str, *position: str | int) -> str:
     """Encode a position in a list of this kind."""
-    text = _SEPARATOR.join((kind, *map(str, place)))
+    text = _SEPARATOR.join((kind, *map(str, position)))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def read_cursor(kind: str, cursor: str, *, parts: int) -> tuple[str, ...]:
     """Decode a cursor of this kind. Raises InvalidRequest for any other text."""
-    place = _decoded(cursor) if len(cursor) <= CURSOR_CHARACTERS_MAX else ()
-    if len(place) != parts + 1 or place[0] != kind:
+    decoded = _decoded(cursor) if len(cursor) <= CURSOR_CHARACTERS_MAX else ()
+    if len(decoded) != parts + 1 or decoded[0] != kind:
         raise _no_cursor()
-    return place[1:]
+    return decoded[1:]
 
 
 def read_number(text: str) -> int:

@@ -17,7 +17,7 @@ from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
 from anabranch.engine.rules.graph.plan import NODE_OUTPUT_PREFIX, Plan
 from anabranch.engine.rules.templates.budget import Refused, TemplateBudget
 from anabranch.engine.rules.templates.facts import Facts
-from anabranch.engine.rules.templates.references import utf16_place
+from anabranch.engine.rules.templates.references import utf16_offset
 from anabranch.engine.rules.templates.template import compile_template
 from anabranch.engine.rules.templates.text import expressions_in
 from anabranch.engine.rules.test_runs import Pin
@@ -120,5 +120,5 @@ def _culprit(text: str, context: Mapping[str, Any]) -> tuple[int, int]:
         try:
             _value(text[start:end], context)
         except TemplateError:
-            return utf16_place(text, start), utf16_place(text, end)
-    return 0, utf16_place(text, len(text))
+            return utf16_offset(text, start), utf16_offset(text, end)
+    return 0, utf16_offset(text, len(text))

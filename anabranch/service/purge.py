@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store.sql.store import SqlStore
-from anabranch.engine.store.sql.upkeep.purging import FIRST_PLACE, RUNS_AT_ONCE, Purged, PurgeFilter
+from anabranch.engine.store.sql.upkeep.purging import FIRST_POSITION, RUNS_AT_ONCE, Purged, PurgeFilter
 from anabranch.errors import InvalidRequest, NotFound, StoreUnavailable
 from anabranch.run_requests import is_run_id
 
@@ -95,11 +95,11 @@ class Purge:
 
     async def _matching(self, wanted: PurgeFilter, *, dry_run: bool, actor: str) -> Purged:
         runs = events = 0
-        place: tuple[int, str] | None = FIRST_PLACE
-        while place is not None:
-            step = partial(self._store.purge_runs, wanted, after=place, dry_run=dry_run, actor=actor)
+        position: tuple[int, str] | None = FIRST_POSITION
+        while position is not None:
+            step = partial(self._store.purge_runs, wanted, after=position, dry_run=dry_run, actor=actor)
             some = await _patiently(step)
-            runs, events, place = runs + some.runs, events + some.events, some.place
+            runs, events, position = runs + some.runs, events + some.events, some.position
         return Purged(runs, events, None)
 
     async def _expired(self, *, dry_run: bool) -> Purged:
@@ -119,9 +119,9 @@ class Purge:
 
     async def _orphaned_logs(self, *, dry_run: bool) -> int:
         count = 0
-        place: str | None = FIRST_PLACE[1]
-        while place is not None:
-            rejected, place = await self._store.orphaned_logs(after=place)
+        position: str | None = FIRST_POSITION[1]
+        while position is not None:
+            rejected, position = await self._store.orphaned_logs(after=position)
             count += len(rejected)
             if not dry_run:
                 for start in range(0, len(rejected), RUNS_AT_ONCE):

@@ -120,7 +120,7 @@ class Trial:
                 *self.command, env=environ, stdout=asyncio.subprocess.DEVNULL
             )
 
-    def tell(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         """Send it this signal."""
         if self._process is not None:
             with suppress(ProcessLookupError):
@@ -128,7 +128,7 @@ class Trial:
 
     async def end(self, number: signal.Signals) -> int:
         """End it by this signal; its exit code, once the broker has noticed."""
-        self.tell(number)
+        self.send_signal(number)
         return await self.ended()
 
     async def ended(self) -> int:
@@ -496,13 +496,13 @@ async def shutdown(trial: Trial) -> None:
 
 
 async def given_back(trial: Trial) -> None:
-    """On SIGTERM a job that waits for a place is in its queue again at once, as if it had never been taken."""
+    """On SIGTERM a job that waits for a slot is in its queue again at once, as if it had never been taken."""
     waiting = [await trial.send(trial.job("conformanceWaits", {"ms": FOREVER_MS})) for _ in range(CONCURRENCY)]
     for each in waiting:
         await trial.report(each, "line")
     sent = await trial.send(trial.job("conformanceEcho", priority="high"))
     await trial.until_ready(0, "the executor takes no job of high priority while it is full")
-    trial.tell(signal.SIGTERM)
+    trial.send_signal(signal.SIGTERM)
     await trial.until_ready(1, "the job that waits is not given back while others execute")
     queue = await trial.channel.get_queue(trial.queues[1])
     message = await queue.get()

@@ -49,7 +49,7 @@ class JobLines:
         self._waiting.append(report)
         self._loop.call_soon_threadsafe(self._arrived.set)
 
-    async def tell(self, send: Callable[[JobReport], Awaitable[object]]) -> None:
+    async def keep_sending(self, send: Callable[[JobReport], Awaitable[object]]) -> None:
         """Tell what waits, together, until cancelled. What the broker does not take is lost."""
         while True:
             await self._arrived.wait()

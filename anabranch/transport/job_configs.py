@@ -16,7 +16,7 @@ from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.task_worker import Execution
 from anabranch.errors import NonRetryable
 from anabranch.handlers.spec import NodeTypeRegistry, SpecHandler
-from anabranch.secrets.job_seals import JobPlace, JobSeals
+from anabranch.secrets.job_seals import JobIdentity, JobSeals
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class ConfigResolver:
         resolved, secrets = await handler.resolve(node.config, execution.context, tenant_id=execution.tenant_id)
         if not secrets:
             return resolved, None
-        place = JobPlace(execution.tenant_id, execution.instance_id, node.pool, job_id)
-        return None, self._seals.seal(place, resolved, secrets)
+        identity = JobIdentity(execution.tenant_id, execution.instance_id, node.pool, job_id)
+        return None, self._seals.seal(identity, resolved, secrets)
 
 
 class ResolvedTypes:

@@ -36,8 +36,8 @@ from anabranch.engine.task_worker import Execution, TaskWorker
 from anabranch.errors import AnabranchError, RunError
 from anabranch.grace import Grace
 from anabranch.transport.executor_lines import JobLines
-from anabranch.transport.executor_places import ExecutorPlaces
 from anabranch.transport.executor_results import KeptResults
+from anabranch.transport.executor_slots import ExecutorSlots
 from anabranch.transport.job_configs import ConfigWithSecrets
 from anabranch.transport.job_messages import JobReport, JobSearch, NodeJob, completed, failed
 from anabranch.transport.transport_ports import ANSWER_S_MAX, JobDelivery, Transport, TransportUnavailable
@@ -94,13 +94,13 @@ class RunningJob:
     begins: asyncio.Future[bool] = field(init=False)
 
     def __post_init__(self) -> None:
-        """What `ExecutorPlaces` reads."""
+        """What `ExecutorSlots` reads."""
         self.instance_id, self.tenant_id, self.node = self.job.instance_id, self.job.tenant_id, _node_of(self.job)
         self.begins = asyncio.get_running_loop().create_future()
         self.lines = JobLines(self.job.job_id)
 
     @property
-    def place(self) -> tuple[str, Dispatch]:
+    def key(self) -> tuple[str, Dispatch]:
         """The key by which the task worker knows it."""
         return self.job.instance_id, Dispatch(self.job.node_id, self.job.scope, self.job.attempt)
 
@@ -132,9 +132,9 @@ class JobExecutor:
             handlers=handlers, tasks=self._tasks, clock=SystemClock(), concurrency=concurrency, console=self
         )
         self._worker.report_to(self._receive)
-        self._places_left = ExecutorPlaces(concurrency)
+        self._slots = ExecutorSlots(concurrency)
         self._running: dict[str, RunningJob] = {}
-        self._places: dict[tuple[str, Dispatch], RunningJob] = {}
+        self._by_key: dict[tuple[str, Dispatch], RunningJob] = {}
         self._ended = KeptResults()
         self._answering: set[asyncio.Task[bool]] = set()
         self._cancelled: OrderedDict[str, None] = OrderedDict()
@@ -178,7 +178,7 @@ class JobExecutor:
             await self._values.stop()
 
     async def _leave(self, grace: Grace) -> None:
-        """Take no more jobs, give back those that wait for a place, and after the grace those that have not ended."""
+        """Take no more jobs, give back those that wait for a slot, and after the grace those that have not ended."""
         self._stopping = True
         try:
             async with asyncio.timeout(grace.engine_left_s()):
@@ -228,7 +228,7 @@ class JobExecutor:
             await self._queue_again(job, delivery)
             return
         running = RunningJob(job, asyncio.get_running_loop().create_future())
-        self._running[job.job_id] = self._places[running.place] = running
+        self._running[job.job_id] = self._by_key[running.key] = running
         try:
             await self._execute(running)
             if running.goes_back:
@@ -256,15 +256,15 @@ class JobExecutor:
             return  # nobody awaits it: its worker is gone, and the next owner of the run sends it again
         if running.done.done() or running.job.ticket in self._cancelled:
             return
-        saying = asyncio.create_task(
-            running.lines.tell(lambda report: self._transport.add_result(running.job.reply_to, report)),
+        sending = asyncio.create_task(
+            running.lines.keep_sending(lambda report: self._transport.add_result(running.job.reply_to, report)),
             name="job-lines",
         )
         try:
             if self._stopping:
                 self._give_back(running)
             else:
-                self._places_left.ask(running)
+                self._slots.ask(running)
             if await running.begins and not running.done.done():
                 await self._begin(running)
             result = await asyncio.shield(running.done)
@@ -274,12 +274,12 @@ class JobExecutor:
         finally:
             begins = running.begins
             if begins.done() and not begins.cancelled() and begins.result():
-                self._places_left.give_back()
+                self._slots.give_back()
             begins.cancel()
-            saying.cancel()
+            sending.cancel()
 
     async def _begin(self, running: RunningJob) -> None:
-        job, (instance_id, dispatch) = running.job, running.place
+        job, (instance_id, dispatch) = running.job, running.key
         node, context = running.node, job.context
         if job.parts or job.sealed is not None:
             fetching = asyncio.ensure_future(self._values.complete(job))
@@ -301,7 +301,7 @@ class JobExecutor:
         self._worker.execute(head, dispatch, node, context, redone=redone)
 
     def _receive(self, instance_id: str, result: NodeResult) -> None:
-        running = self._places.get((instance_id, Dispatch(result.node_id, result.scope, result.attempt)))
+        running = self._by_key.get((instance_id, Dispatch(result.node_id, result.scope, result.attempt)))
         if running is None or running.done.done():
             return
         job_id, outcome = running.job.job_id, result.outcome
@@ -338,7 +338,7 @@ class JobExecutor:
     def _abandon(self, running: RunningJob) -> None:
         """End the job without a result, unless it has ended."""
         if not running.done.done():
-            self._worker.stop_job(*running.place)
+            self._worker.stop_job(*running.key)
             running.done.set_result(None)
             if not running.begins.done():
                 running.begins.set_result(False)
@@ -361,7 +361,7 @@ class JobExecutor:
 
     def _forget(self, running: RunningJob) -> None:
         self._running.pop(running.job.job_id, None)
-        self._places.pop(running.place, None)
+        self._by_key.pop(running.key, None)
         if not running.done.done():
             running.done.set_result(None)
         running.forgotten.set()
@@ -401,7 +401,7 @@ class JobExecutor:
         """The job has been reported as started."""
 
     def _of(self, origin: LineOrigin) -> RunningJob | None:
-        return self._places.get((origin.instance_id, Dispatch(origin.node_id, origin.scope, origin.attempt)))
+        return self._by_key.get((origin.instance_id, Dispatch(origin.node_id, origin.scope, origin.attempt)))
 
 
 async def _report_ready(connected: asyncio.Event, ready: Callable[[str], None], name: str) -> None:

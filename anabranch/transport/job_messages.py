@@ -47,7 +47,7 @@ class BadMessage(AnabranchError):
 class JobPart:
     """A large value that a job only refers to: null stands in its place."""
 
-    place: tuple[str | int, ...]
+    path: tuple[str | int, ...]
     """The way to it, beginning with `config` or `context`."""
     sha256: str
     """Of its JSON: its name at `GET /v1/values/{sha256}`."""
@@ -107,7 +107,7 @@ class NodeJob:
                 "priority": self.priority,
                 "config": self.config,
                 "sealed": self.sealed,
-                "parts": [{"at": each.place, "sha256": each.sha256, "bytes": each.size} for each in self.parts],
+                "parts": [{"at": each.path, "sha256": each.sha256, "bytes": each.size} for each in self.parts],
                 "context": dict(self.context),
                 "idempotencyKey": self.idempotency_key,
                 "keyGeneration": self.key_generation,
@@ -338,10 +338,10 @@ def _parts(decoded: Any) -> tuple[JobPart, ...]:
         raise BadMessage("parts of a job is a list of objects")
     parts = []
     for each in decoded:
-        place, size = each.get("at"), _number(each, "bytes")
-        if not isinstance(place, list) or place[:1] not in (["config"], ["context"]) or size is None:
+        path, size = each.get("at"), _number(each, "bytes")
+        if not isinstance(path, list) or path[:1] not in (["config"], ["context"]) or size is None:
             raise BadMessage("a part of a job has `at`, a path from config or context, and `bytes`")
-        parts.append(JobPart(tuple(place), _text(each, "sha256"), size))
+        parts.append(JobPart(tuple(path), _text(each, "sha256"), size))
     return tuple(parts)
 
 

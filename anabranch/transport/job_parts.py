@@ -34,14 +34,14 @@ class DividedJob:
 
 async def divide_job(stored: StoredReferences, instance_id: str, config: Any, context: Mapping[str, Any]) -> DividedJob:
     """Leave out what the log of the run refers to. Raises StoreUnavailable."""
-    places = [*_large("config", config), *_large("context", context)]
-    hashes = {part.sha256 for _, division in places for part in division.parts}
+    divisions = [*_large("config", config), *_large("context", context)]
+    hashes = {part.sha256 for _, division in divisions for part in division.parts}
     found = await stored.referenced_values(instance_id, hashes) if hashes else ()
     whole = {"config": config, "context": dict(context)}
     if isinstance(config, dict):
         whole["config"] = dict(config)
     parts = []
-    for (holder, name), division in places:
+    for (holder, name), division in divisions:
         value = orjson.loads(division.shell)
         for part in division.parts:
             is_stored = part.sha256 in found
@@ -54,13 +54,13 @@ async def divide_job(stored: StoredReferences, instance_id: str, config: Any, co
 
 
 def put_back(config: Any, context: Mapping[str, Any], values: Mapping[JobPart, Any]) -> tuple[Any, Mapping[str, Any]]:
-    """Config and context with their parts. Raises BadMessage for a part of a place that is not there."""
+    """Config and context with their parts. Raises BadMessage for a part whose path leads nowhere."""
     whole: Any = {"config": config, "context": context}
     for part, value in values.items():
         try:
-            whole = _with(whole, part.place, value)
+            whole = _with(whole, part.path, value)
         except (LookupError, TypeError):
-            raise BadMessage(f"the job has no place {list(part.place)!r:.200}") from None
+            raise BadMessage(f"the job has no place {list(part.path)!r:.200}") from None
     return whole["config"], whole["context"]
 
 
@@ -72,12 +72,12 @@ def _large(holder: str, values: Any) -> Iterator[tuple[tuple[str, str], Division
 
 
 def _with(whole: Any, path: Sequence[str | int], value: Any) -> Any:
-    """The value with another one in a place; it is changed."""
+    """The value with another one at a path; it is changed."""
     if not path:
         return value
-    place = whole
+    holder = whole
     for step in path[:-1]:
-        place = place[step]
-    place[path[-1]]  # a place that is not there is no place
-    place[path[-1]] = value
+        holder = holder[step]
+    holder[path[-1]]  # a path to what is not there leads nowhere
+    holder[path[-1]] = value
     return whole

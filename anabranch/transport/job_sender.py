@@ -174,7 +174,7 @@ class JobSender:
         """Jobs that executors are to be asked for, by their ids."""
         self._waiting: dict[_Queue, FairJobs[_Sent]] = {}
         self._queued: Counter[_Queue] = Counter()
-        self._room = asyncio.Event()
+        self._has_capacity = asyncio.Event()
         self._has_missed = False
         """Reports, before the next connection: their queue was gone."""
         self._is_leaving = False
@@ -205,7 +205,7 @@ class JobSender:
         self._sent_max = max(self._sent_max, len(self._sent))
         if may_run:
             self._sought[job_id] = sent
-            self._room.set()
+            self._has_capacity.set()
         else:
             self._wait(sent)
 
@@ -301,12 +301,12 @@ class JobSender:
                 if self._has_missed:
                     self._sought[job_id] = sent
         self._has_missed = False
-        self._room.set()
+        self._has_capacity.set()
 
     # -- sending --------------------------------------------------------------------------
     def _wait(self, sent: _Sent) -> None:
         self._waiting.setdefault(sent.queue, FairJobs({})).add(sent)
-        self._room.set()
+        self._has_capacity.set()
 
     def _next(self) -> _Sent | None:
         """The next job, of a queue with room; those of high priority first, tenants in turn."""
@@ -324,8 +324,8 @@ class JobSender:
         while True:
             sent = self._next()
             if sent is None:
-                self._room.clear()
-                await self._room.wait()
+                self._has_capacity.clear()
+                await self._has_capacity.wait()
                 continue
             try:
                 await self._publish_one(sent)
@@ -417,7 +417,7 @@ class JobSender:
             sent.is_queued = is_queued
             self._queued[sent.queue] += 1 if is_queued else -1
             if not is_queued:
-                self._room.set()
+                self._has_capacity.set()
 
     def _withdraw(self, sent: _Sent) -> None:
         """Tell executors that nobody awaits the job any more."""

@@ -28,7 +28,7 @@ class _Consumer:
     sought: Callable[[JobSearch], None]
     under_way: dict[LocalQueue, set[asyncio.Task[None]]] = field(default_factory=dict)
 
-    def has_room(self, queue: LocalQueue) -> bool:
+    def has_capacity(self, queue: LocalQueue) -> bool:
         return queue[0] in self.pools and len(self.under_way.get(queue, ())) < self.concurrency
 
 
@@ -49,7 +49,7 @@ class LocalBroker:
         for name in sorted(self.queues, key=lambda name: name[1] != HIGH):
             queue = self.queues[name]
             while queue:
-                free = [each for each in self.consumers if each.has_room(name)]
+                free = [each for each in self.consumers if each.has_capacity(name)]
                 if not free:
                     break
                 consumer = min(free, key=lambda each: len(each.under_way.get(name, ())))

@@ -79,8 +79,8 @@ class ServerValues:
         if raw is not None:
             self._kept.move_to_end(key)
             return raw
-        place = {"tenantID": job.tenant_id, "instanceID": job.instance_id}
-        raw = await self._answer("GET", f"/v1/values/{part.sha256}", query=place)
+        query = {"tenantID": job.tenant_id, "instanceID": job.instance_id}
+        raw = await self._answer("GET", f"/v1/values/{part.sha256}", query=query)
         if hashlib.sha256(raw).hexdigest() != part.sha256:
             raise ValueMissing(f"what the server has as {part.sha256} is another value")
         self._kept[key] = raw

@@ -196,8 +196,10 @@ def _check_version(name: str, version: int | None, expected: int | None) -> None
 def _put(connection: Connection, owner: Owner, name: str, text: str | None, *, writer: str, now: int) -> int:
     """Write or remove a variable, once for each writer; its version. What is removed leaves its writers, for an
     attempt that is executed again must not bring it back."""
-    place = (*_of(owner), variables.c.name == name)
-    found = connection.execute(select(variables.c.version, variables.c.writers).where(*place).with_for_update()).first()
+    conditions = (*_of(owner), variables.c.name == name)
+    found = connection.execute(
+        select(variables.c.version, variables.c.writers).where(*conditions).with_for_update()
+    ).first()
     version, writers = (0, []) if found is None else (found.version, json.loads(found.writers))
     if writer and writer in writers:
         return int(version)
@@ -212,7 +214,7 @@ def _put(connection: Connection, owner: Owner, name: str, text: str | None, *, w
         key = {"tenant_id": owner.tenant_id, "workflow_id": owner.workflow_id, "name": name}
         connection.execute(insert(variables).values(**key, **written))
     else:
-        connection.execute(update(variables).where(*place).values(**written))
+        connection.execute(update(variables).where(*conditions).values(**written))
     return int(version) + 1
 
 

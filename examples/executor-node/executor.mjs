@@ -5,14 +5,14 @@ import { hostname } from "node:os";
 import { pathToFileURL } from "node:url";
 import amqp from "amqplib";
 import { masked, outcome, parsed } from "./job.mjs";
-import { Places } from "./places.mjs";
+import { Slots } from "./slots.mjs";
 
 const { ANABRANCH_BROKER_URL, ANABRANCH_POOLS = "default", ANABRANCH_CONCURRENCY = "8" } = process.env;
 const [GRACE_MS, KEPT_MAX] = [25_000, 100]; // for jobs under way once this process is to end; of jobs that are known
 const handlers = await import(pathToFileURL(process.argv[2]));
 const executor = `${hostname()}-${process.pid}`;
 const jobs = new Map(); // under way, or with a result that is kept, by jobID
-const places = new Places(Number(ANABRANCH_CONCURRENCY));
+const slots = new Slots(Number(ANABRANCH_CONCURRENCY));
 const returned = new Set(); // jobs of which a report found nobody
 const taken = new Set(); // messages until they are acknowledged
 const consumers = [];
@@ -48,17 +48,17 @@ async function execute(current, job, { content, fields, properties }) {
   jobs.set(job.jobID, current);
   current.result = new Promise((settle) => (current.settle = settle));
   if (!(await report(current, "started", { executor }))) return end(current, null);
-  const hasPlace = await places.take(job.priority);
-  if (hasPlace && !hasEnded(current)) {
+  const hasSlot = await slots.take(job.priority);
+  if (hasSlot && !hasEnded(current)) {
     const deliveries = properties.headers["x-delivery-count"] ?? 0;
     outcome(handlers[job.type], job, current, deliveries, report).then((result) => end(current, result));
-    await current.result; // a handler that is cancelled may go on, and has no place any more
+    await current.result; // a handler that is cancelled may go on, and has no slot any more
   } else if (!hasEnded(current)) {
     // As a new message: the broker counts executors that end with a job. Another one gets it.
     await publish(fields.routingKey, content, { persistent: true });
     end(current, null);
   }
-  if (hasPlace) places.giveBack();
+  if (hasSlot) slots.giveBack();
 }
 
 /** A message of a pool: its job is executed unless it is known, and it is acknowledged when the result is confirmed. */
@@ -80,12 +80,12 @@ function take(message) {
   taken.add(accepting);
 }
 
-/** Take no further jobs, give back those without a place, and end when the others have, or after the grace. */
+/** Take no further jobs, give back those without a slot, and end when the others have, or after the grace. */
 async function stop() {
   setTimeout(() => process.exit(0), GRACE_MS).unref(); // then the broker gives what is under way to others
   await Promise.all(consumers.map((tag) => channel.cancel(tag)));
   stopping = true;
-  places.close();
+  slots.close();
   await Promise.all(taken);
   await channel.close(); // by itself: acknowledgements may be lost with a connection that is closed at once
   await connection.close();
@@ -106,7 +106,7 @@ for (const exchange of Object.keys(told)) {
   await channel.bindQueue(queue, exchange, "");
 }
 await channel.consume(queue, ({ content, fields }) => told[fields.exchange](content.toString()), { noAck: true });
-await channel.prefetch(places.free);
+await channel.prefetch(slots.free);
 const dead = { "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "anabranch.dead" };
 const kept = { "x-queue-type": "quorum", "x-delivery-limit": 20, "x-consumer-timeout": 604_800_000, ...dead };
 for (const pool of ANABRANCH_POOLS.split(",").flatMap((each) => [each, `${each}.high`])) {

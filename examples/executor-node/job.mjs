@@ -73,7 +73,7 @@ async function complete(job, current) {
     const raw = await asked(current, `/v1/values/${sha256}?${new URLSearchParams({ tenantID, instanceID })}`);
     const found = createHash("sha256").update(raw).digest("hex");
     if (found !== sha256) throw refused("VALUE_MISSING", `what the server has as ${sha256} is another value`);
-    at.slice(0, -1).reduce((place, step) => place[step], whole)[at.at(-1)] = JSON.parse(raw);
+    at.slice(0, -1).reduce((holder, step) => holder[step], whole)[at.at(-1)] = JSON.parse(raw);
   }
   return whole;
 }

@@ -34,9 +34,9 @@ def on_the_page() -> str:
 
 
 def _lines() -> Iterator[str]:
-    for place, (layer, components) in enumerate(LAYERS.items()):
+    for number, (layer, components) in enumerate(LAYERS.items()):
         shown = [name for name in components if name not in EVERYWHERE]
-        yield f'    subgraph layer_{place}["{layer}"]'
+        yield f'    subgraph layer_{number}["{layer}"]'
         yield from (f'        {_key(name)}["{LABELS.get(name, name)}"]' for name in shown)
         yield "    end"
     for name, targets in MAY_IMPORT.items():

@@ -27,7 +27,7 @@ def _absent(row: str) -> list[str]:
     """Names of files and folders in a row that are not there; one without a folder is in that of the name before it."""
     folder, absent = PACKAGE, list[str]()
     for name in re.findall(r"`([\w/.-]+(?:\.py|\.js|/))`", row):
-        found = [place / name for place in (PACKAGE, ROOT, folder) if (place / name).exists()]
+        found = [base / name for base in (PACKAGE, ROOT, folder) if (base / name).exists()]
         if name in BUILT:
             continue
         if not found:

@@ -36,8 +36,8 @@ def test_a_shared_name_is_found() -> None:
 
 
 def shared_names(named: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """The names that occur more than once, with the places where they do."""
+    """The names that occur more than once, with the modules where they do."""
     found: defaultdict[str, list[str]] = defaultdict(list)
-    for name, place in named:
-        found[name].append(place)
-    return {name: sorted(places) for name, places in sorted(found.items()) if len(places) > 1}
+    for name, origin in named:
+        found[name].append(origin)
+    return {name: sorted(origins) for name, origins in sorted(found.items()) if len(origins) > 1}

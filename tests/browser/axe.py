@@ -12,13 +12,13 @@ from editor.build import EDITOR
 AXE = EDITOR / "node_modules" / "axe-core" / "axe.min.js"
 
 # A rule about landmarks would have every toast in one; the others stand.
-_RUN = """(place) => axe.run(place ?? document, {
+_RUN = """(selector) => axe.run(selector ?? document, {
   runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
   rules: { region: { enabled: false } },
 })"""
 
 # Themes are colours and nothing else: in the second one these alone can be others.
-_RUN_COLOURS = """(place) => axe.run(place ?? document, {
+_RUN_COLOURS = """(selector) => axe.run(selector ?? document, {
   runOnly: { type: "rule", values: ["color-contrast", "link-in-text-block"] },
 })"""
 
@@ -28,19 +28,19 @@ def source() -> str:
     return Path(AXE).read_text("utf-8")
 
 
-async def findings(page: Page, place: str | None = None) -> list[str]:
-    """What axe has against the page as it is now, or a place in it, in either theme."""
+async def findings(page: Page, selector: str | None = None) -> list[str]:
+    """What axe has against the page as it is now, or what a selector finds in it, in either theme."""
     await page.emulate_media(color_scheme="light", reduced_motion="reduce")
-    found = await _findings(page, _RUN, place)
+    found = await _findings(page, _RUN, selector)
     await page.emulate_media(color_scheme="dark", reduced_motion="reduce")
-    return [*found, *(f"dark: {each}" for each in await _findings(page, _RUN_COLOURS, place))]
+    return [*found, *(f"dark: {each}" for each in await _findings(page, _RUN_COLOURS, selector))]
 
 
-async def _findings(page: Page, run: str, place: str | None) -> list[str]:
+async def _findings(page: Page, run: str, selector: str | None) -> list[str]:
     """With the first place of each."""
     if not await page.evaluate("'axe' in window"):
         await page.evaluate(source())
-    result: dict[str, Any] = await page.evaluate(run, place)
+    result: dict[str, Any] = await page.evaluate(run, selector)
     return [
         f"{each['id']}: {each['help']} ({len(each['nodes'])}×, {each['nodes'][0]['target']}: "
         f"{each['nodes'][0]['failureSummary']})"

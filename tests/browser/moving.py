@@ -78,8 +78,8 @@ async def take_moving(chromium: Browser, folder: Path, themes: Sequence[str], st
 
 async def _frames(page: Page) -> Any:
     port = lasting_port()
-    with tempfile.TemporaryDirectory() as place:
-        home = Path(place) / "dev"
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / "dev"
         with running_server(home, port=port) as server:
             server.call("POST", "/workflows", refund())
             await page.goto(f"{server.entrance}#/workflows/refund")
@@ -142,8 +142,8 @@ def _chunk(name: bytes, data: bytes) -> bytes:
 
 def chunks(png: bytes) -> Iterator[tuple[bytes, bytes]]:
     """The chunks of a PNG, in order: name and content."""
-    place = len(_SIGNATURE)
-    while place < len(png):
-        (length,) = struct.unpack_from(">I", png, place)
-        yield png[place + 4 : place + 8], png[place + 8 : place + 8 + length]
-        place += length + 12
+    offset = len(_SIGNATURE)
+    while offset < len(png):
+        (length,) = struct.unpack_from(">I", png, offset)
+        yield png[offset + 4 : offset + 8], png[offset + 8 : offset + 8 + length]
+        offset += length + 12

@@ -326,7 +326,7 @@ async def test_order(page: Page) -> None:
 async def take_all(folder: Path) -> None:
     """Write all pictures into a folder."""
     expect.set_options(timeout=PATIENCE_MS)
-    with tempfile.TemporaryDirectory() as place, running_server(Path(place) / "dev") as server:
+    with tempfile.TemporaryDirectory() as directory, running_server(Path(directory) / "dev") as server:
         scene = prepare(server)
         async with async_playwright() as playwright:
             chromium = await playwright.chromium.launch(executable_path=browser(), args=FLAGS)

@@ -55,8 +55,8 @@ def chain(title: str, *node_ids: str) -> str:
     """A workflow of nodes one behind the other, with places, as somebody might have written it."""
     nodes: list[dict[str, Any]] = [{"id": "start", "type": "start", "position": {"x": 40, "y": 80}}]
     for index, node_id in enumerate(node_ids):
-        place = {"x": 376 + 320 * index, "y": 80}
-        nodes.append({"id": node_id, "type": "set", "config": {"values": {"n": index}}, "position": place})
+        position = {"x": 376 + 320 * index, "y": 80}
+        nodes.append({"id": node_id, "type": "set", "config": {"values": {"n": index}}, "position": position})
     edges = [{"upstreamNodeID": one["id"], "downstreamNodeID": other["id"]} for one, other in pairwise(nodes)]
     return json.dumps({"title": title, "nodes": nodes, "edges": edges}, indent=2)
 

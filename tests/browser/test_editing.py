@@ -28,15 +28,15 @@ def workflow(
     title: str, nodes: list[dict[str, Any]], edges: list[tuple[str, str, str]] | None = None
 ) -> dict[str, Any]:
     """A document whose nodes stand in a row, and follow each other unless edges are given."""
-    placed = [
+    positioned = [
         {**each, "position": {"x": 280 * at, "y": 80}}
         for at, each in enumerate([{"id": "start", "type": "start"}, *nodes])
     ]
-    wires = edges or [(one["id"], "default", other["id"]) for one, other in pairwise(placed)]
+    wires = edges or [(one["id"], "default", other["id"]) for one, other in pairwise(positioned)]
     listed = [
         {"upstreamNodeID": one, "sourceHandle": handle, "downstreamNodeID": other} for one, handle, other in wires
     ]
-    return {"title": title, "nodes": placed, "edges": listed}
+    return {"title": title, "nodes": positioned, "edges": listed}
 
 
 async def open_draft(page: Page, server: Server, document: dict[str, Any]) -> str:

@@ -115,10 +115,10 @@ async def poison_campaigns(stores: list[str]) -> list[str]:
 async def campaigns(size: str, seed: int, stores: list[str]) -> dict[str, list[Report]]:
     """Several at once, the longest first: they spend most of their time waiting."""
     reports: dict[str, list[Report]] = {store: [] for store in stores}
-    places = asyncio.Semaphore(AT_ONCE_MAX)
+    slots = asyncio.Semaphore(AT_ONCE_MAX)
 
     async def one(store: str, plan: Plan) -> None:
-        async with places:
+        async with slots:
             report = await SCENES[store](dataclasses.replace(plan, seed=seed))
         reports[store].append(report)
         shown = {**dataclasses.asdict(report), "violations": len(report.violations)}

@@ -27,7 +27,7 @@ class Proxy:
 
     def __init__(self, server: str | int, *, seed: int) -> None:
         """`server` is the path of its socket, or its port on this machine."""
-        self._place = server
+        self._server_address = server
         self._random = random.Random(seed)
         self._server: asyncio.Server | None = None
         self._pairs: set[_Pair] = set()
@@ -130,9 +130,9 @@ class Proxy:
             pair.close()
 
     async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if isinstance(self._place, int):
-            return await asyncio.open_connection("127.0.0.1", self._place)
-        return await asyncio.open_unix_connection(self._place)
+        if isinstance(self._server_address, int):
+            return await asyncio.open_connection("127.0.0.1", self._server_address)
+        return await asyncio.open_unix_connection(self._server_address)
 
 
 class _Ways:

@@ -61,21 +61,21 @@ def _of_one_run(loaded: Loaded, *, cancelled: bool, n: int) -> list[str]:
     dispatched: dict[tuple[str, str], list[int]] = defaultdict(list)
     due: dict[tuple[str, str], int] = {}
     for event in events:
-        place = (event.node_id, event.scope)
+        key = (event.node_id, event.scope)
         if event.type in ENDINGS:
-            if place in ended:
-                found.append(f"{place} ended twice")
-            ended.add(place)
+            if key in ended:
+                found.append(f"{key} ended twice")
+            ended.add(key)
         if event.type is EventType.NODE_DISPATCHED:
-            dispatched[place].append(event.attempt)
+            dispatched[key].append(event.attempt)
         fires = event.type is EventType.NODE_DISPATCHED or event.next_handle == "timeout"
-        if fires and event.created_at < due.get(place, 0):
-            found.append(f"the timer of {place} fired {due[place] - event.created_at} ms early")
+        if fires and event.created_at < due.get(key, 0):
+            found.append(f"the timer of {key} fired {due[key] - event.created_at} ms early")
         if event.type in (EventType.NODE_WAITING, EventType.NODE_ATTEMPT_FAILED) and "dueAt" in event.payload.value:
-            due[place] = from_iso(event.payload.value["dueAt"])
+            due[key] = from_iso(event.payload.value["dueAt"])
     found += [
-        f"{place} has attempts {attempts}"
-        for place, attempts in dispatched.items()
+        f"{key} has attempts {attempts}"
+        for key, attempts in dispatched.items()
         if attempts != list(range(1, len(attempts) + 1))
     ]
     return found
@@ -84,15 +84,15 @@ def _of_one_run(loaded: Loaded, *, cancelled: bool, n: int) -> list[str]:
 def _of_ledger(loaded: Mapping[str, Loaded], entries: list[dict[str, Any]]) -> list[str]:
     found: list[str] = []
     keys: dict[tuple[str, str, str], set[str]] = defaultdict(set)
-    places: dict[str, set[tuple[str, str, str]]] = defaultdict(set)
+    activations: dict[str, set[tuple[str, str, str]]] = defaultdict(set)
     for entry in entries:
-        place = (entry["instance"], entry["node"], entry["scope"])
-        keys[place].add(entry["key"])
-        places[entry["key"]].add(place)
+        activation = (entry["instance"], entry["node"], entry["scope"])
+        keys[activation].add(entry["key"])
+        activations[entry["key"]].add(activation)
         if entry["instance"] not in loaded:
             found.append(f"a ghost: {entry['instance']} had an effect and was never acknowledged")
-    found += [f"{place} had effects under {len(used)} keys" for place, used in keys.items() if len(used) > 1]
-    found += [f"the key {key} stands for {len(used)} activations" for key, used in places.items() if len(used) > 1]
+    found += [f"{activation} had effects under {len(used)} keys" for activation, used in keys.items() if len(used) > 1]
+    found += [f"the key {key} stands for {len(used)} activations" for key, used in activations.items() if len(used) > 1]
     for run, each in loaded.items():
         for event in each.events:
             output = event.payload.value

@@ -195,10 +195,10 @@ def test_what_begins_something_makes_the_database(
         "sources add": ("shop", "sqlite:///shop.sqlite"),
     }
     for number, (command, arguments) in enumerate(begins.items()):
-        place = folder / str(number)
-        place.mkdir()
-        (place / "shop.sqlite").touch()
-        monkeypatch.chdir(place)
+        directory = folder / str(number)
+        directory.mkdir()
+        (directory / "shop.sqlite").touch()
+        monkeypatch.chdir(directory)
 
         assert anabranch(*command.split(), *arguments).code == 0
-        assert (place / ".anabranch" / "anabranch.db").exists()
+        assert (directory / ".anabranch" / "anabranch.db").exists()

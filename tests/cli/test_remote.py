@@ -244,13 +244,13 @@ def test_a_start_whose_answer_is_lost_starts_one_run(anabranch: Command, server:
         return is_lost
 
     with in_a_thread(lambda: proxied(server.url, loses_the_first_start)) as proxy:
-        place = ("--url", proxy.url, "--token", server.keys["admin"])
-        started = anabranch("runs", "start", "greeting", "--input", '{"name": "Bo"}', *place)
+        flags = ("--url", proxy.url, "--token", server.keys["admin"])
+        started = anabranch("runs", "start", "greeting", "--input", '{"name": "Bo"}', *flags)
 
         assert lost, "the proxy has lost an answer"
         assert started.code == 0
         assert "was started before" not in started.out
-        assert len(anabranch("runs", "list", "--json", *place).document["items"]) == 2, "that one and `greeted`"
+        assert len(anabranch("runs", "list", "--json", *flags).document["items"]) == 2, "that one and `greeted`"
 
 
 def test_a_server_that_goes_away_while_it_is_watched_exits_1(

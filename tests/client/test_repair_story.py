@@ -74,11 +74,11 @@ async def test_a_bug_is_mended_and_all_runs_finish_with_each_order_charged_once(
             assert (await by_client.retry(reason="mended"))["generation"] == 1
             assert await by_client.result(timeout=30) == "charged order 1, shipped"
 
-            place = ("--url", server.url, "--token", server.keys["operator"])
-            printed = await asyncio.to_thread(anabranch, "runs", "retry", by_command.run_id, *place)
+            flags = ("--url", server.url, "--token", server.keys["operator"])
+            printed = await asyncio.to_thread(anabranch, "runs", "retry", by_command.run_id, *flags)
             assert (printed.code, "again: the function, attempt 2" in printed.out) == (0, True), printed
             assert await by_command.result(timeout=30) == "charged order 2, shipped"
-            command = ("runs", "bulk", "retry", "--workflow", "ship", "--dry-run", *place)
+            command = ("runs", "bulk", "retry", "--workflow", "ship", "--dry-run", *flags)
             printed = await asyncio.to_thread(anabranch, *command)
             assert f"would be done to {RUNS - 3} of {RUNS - 3} runs" in printed.out, printed
 
@@ -122,8 +122,8 @@ async def test_a_bug_is_mended_and_all_runs_finish_with_each_order_charged_once(
                     assert (answered.status, check["status"]) == (202, "PENDING"), "no worker has the code"
                     assert answered.headers["Location"] == f"/v1/runs/{check['instanceID']}"
             assert (await client.result(check["instanceID"], timeout=30))["plan"] == plan["plan"], "one has it again"
-        place = ("--url", server.url, "--token", server.keys["editor"])
-        command = ("runs", "fork", by_rest.run_id, "--redo", "charge", "--if-plan", plan["plan"], *place)
+        flags = ("--url", server.url, "--token", server.keys["editor"])
+        command = ("runs", "fork", by_rest.run_id, "--redo", "charge", "--if-plan", plan["plan"], *flags)
         printed = await asyncio.to_thread(anabranch, *command, "--dry-run")
         assert "runs: charge (CHOSEN, effect again)" in printed.out, printed
         printed = await asyncio.to_thread(anabranch, *command, "--json")

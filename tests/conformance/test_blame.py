@@ -12,7 +12,7 @@ import pytest
 from anabranch.engine.ports import ClaimRequest, InstanceRow, Store, WorkerReport
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.payloads import RunResumed, RunSuspended
-from anabranch.engine.rules.shared.blame import Blame, SuspectRoom, crashed
+from anabranch.engine.rules.shared.blame import Blame, SuspectCapacity, crashed
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import Payload
 from tests.conformance.building import (
@@ -76,7 +76,7 @@ async def suspect(store: Store, blame: Blame | None) -> InstanceRow:
 
 async def judge(store: Store, row: InstanceRow, **request: Any) -> InstanceRow:
     """A claim meets its lapsed lease, and may take no suspect."""
-    nobody = SuspectRoom(owned=1_000_000, company_min=1, alone=False)
+    nobody = SuspectCapacity(owned=1_000_000, company_min=1, alone=False)
     assert await claim(store, only=[row.head.instance_id], suspects=nobody, **request) == []
     return await row_of(store, row.head.instance_id)
 
@@ -128,7 +128,7 @@ async def test_the_company_of_a_lost_worker_is_the_same_for_those_whose_leases_e
     (early,) = await born_many(store, 1, **LAPSED)
     assert [row.head.instance_id for row in await claim(store)] == [early.head.instance_id]
     await committed(store, transition(late, **LAPSED))
-    assert [row.blame for row in await claim(store, suspects=SuspectRoom(1, 2))] == [Blame(2)]
+    assert [row.blame for row in await claim(store, suspects=SuspectCapacity(1, 2))] == [Blame(2)]
 
 
 async def test_who_was_taken_for_lost_and_reports_again_is_judged_anew_the_next_time(store: Store) -> None:
@@ -237,7 +237,7 @@ async def test_a_suspect_whose_company_is_one_is_taken_alone(store: Store) -> No
     first, other = await blamed(store, Blame(1), Blame(1))
     free = await created(store, worker_id=None)
     assert await ids_of(await claim(store)) == [first.head.instance_id]
-    assert await ids_of(await claim(store, suspects=SuspectRoom(1, 1, alone=False))) == [free.head.instance_id]
+    assert await ids_of(await claim(store, suspects=SuspectCapacity(1, 1, alone=False))) == [free.head.instance_id]
     assert await ids_of(await claim(store)) == [other.head.instance_id]
 
 
@@ -246,13 +246,13 @@ async def test_suspects_are_taken_up_to_the_least_company(store: Store) -> None:
     free = await created(store, worker_id=None)
     taken = await ids_of(await claim(store))
     assert set(taken) == {rows[0].head.instance_id, rows[1].head.instance_id, free.head.instance_id}
-    assert await claim(store, suspects=SuspectRoom(2, 2)) == []
-    assert await ids_of(await claim(store, suspects=SuspectRoom(1, 4))) == [rows[2].head.instance_id]
+    assert await claim(store, suspects=SuspectCapacity(2, 2)) == []
+    assert await ids_of(await claim(store, suspects=SuspectCapacity(1, 4))) == [rows[2].head.instance_id]
 
 
 async def test_while_a_process_may_leave_nobody_alone_it_takes_the_others(store: Store) -> None:
     alone, other = await blamed(store, Blame(1), Blame(3))
-    assert await ids_of(await claim(store, suspects=SuspectRoom(alone=False))) == [other.head.instance_id]
+    assert await ids_of(await claim(store, suspects=SuspectCapacity(alone=False))) == [other.head.instance_id]
     assert (await row_of(store, alone.head.instance_id)).worker_id is None
 
 

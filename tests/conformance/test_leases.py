@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from sqlalchemy import Connection
 
-from anabranch.engine.ports import SHORT_LOG_WEIGHT_MAX, ClaimRequest, InstanceRow, ParkedRun, Store, TenantRooms
+from anabranch.engine.ports import SHORT_LOG_WEIGHT_MAX, ClaimRequest, InstanceRow, ParkedRun, Store, TenantCapacities
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.shared.log_limit import ROW_WEIGHT
 from anabranch.engine.store.sql import store as store_module
@@ -366,9 +366,11 @@ async def test_a_claim_takes_no_more_of_a_tenant_than_there_is_room_for(store: S
     busy = [await created(store, tenant_id="busy'{}", worker_id=None, turn_changes=LAPSED) for _ in range(4)]
     quiet = await created(store, tenant_id="quiet", worker_id=None, turn_changes=LAPSED)
     other = await created(store, tenant_id="other", worker_id=None, turn_changes=LAPSED)
-    rooms = TenantRooms(each=1, of={"busy'{}": 2})
+    capacities = TenantCapacities(each=1, of={"busy'{}": 2})
 
-    claimed = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS, rooms=rooms))
+    claimed = await store.claim(
+        ClaimRequest(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS, capacities=capacities)
+    )
 
     taken = Counter(one.row.head.tenant_id for one in claimed)
     assert taken == {"busy'{}": 2, "quiet": 1, "other": 1}
@@ -382,9 +384,11 @@ async def test_a_tenant_without_room_takes_no_place_in_a_claim(store: Store) -> 
     for _ in range(5):
         await created(store, tenant_id="busy", worker_id=None, turn_changes=LAPSED)
     late = await created(store, tenant_id="quiet", worker_id=None, turn_changes={"available_at": await store.now() - 1})
-    rooms = TenantRooms(each=5, of={"busy": 0})
+    capacities = TenantCapacities(each=5, of={"busy": 0})
 
-    (claimed,) = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=2, lease_ms=LEASE_MS, rooms=rooms))
+    (claimed,) = await store.claim(
+        ClaimRequest(worker_id=OTHER_WORKER, limit=2, lease_ms=LEASE_MS, capacities=capacities)
+    )
 
     assert claimed.row.head.instance_id == late.head.instance_id
 
@@ -447,7 +451,7 @@ async def test_a_parked_run_with_a_long_log_is_taken_only_when_it_is_due(store: 
 async def test_a_parked_run_is_not_taken_against_the_limits_of_a_claim(store: Store) -> None:
     waits = await parked(store, available_at=None)
     limits: list[dict[str, Any]] = [
-        {"rooms": TenantRooms(1, {waits.head.tenant_id: 0})},
+        {"capacities": TenantCapacities(1, {waits.head.tenant_id: 0})},
         {"known_code": (), "known_types": ("pool:of-others",)},
     ]
     for limit in limits:

@@ -155,7 +155,7 @@ async def test_an_error_message_does_not_tell_the_password(
 @pytest.mark.only_on("sqlite", because="only SQLite writes its files from this process")
 async def test_a_full_disk_is_an_outage_that_names_the_file_and_loses_nothing(store: Store) -> None:
     rows = await born_many(store, 8)
-    batch = [transition(row, completed("a", output="x" * (500_000 + place))) for place, row in enumerate(rows)]
+    batch = [transition(row, completed("a", output="x" * (500_000 + index))) for index, row in enumerate(rows)]
     with files_limited_to(2_000_000):
         with pytest.raises(StoreUnavailable, match=r"tests\.db"):
             await store.commit(batch)

@@ -17,7 +17,7 @@ from anabranch.engine.ports import InstanceRow, NewVersion, Store
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.engine.store.sql.upkeep import upkeep
-from anabranch.engine.store.sql.upkeep.purging import FIRST_PLACE, PurgeFilter
+from anabranch.engine.store.sql.upkeep.purging import FIRST_POSITION, PurgeFilter
 from anabranch.engine.store.sqlite.sqlite_dialect import PAGES_GIVEN_BACK, SqliteDialect
 from anabranch.service.purge import Purge, PurgeConditions
 from tests.conformance.building import TENANT, committed, completed, created, ending, input_set, new_id, transition
@@ -178,9 +178,9 @@ async def test_dead_letters_go_with_their_run_however_it_goes(store: SqlStore) -
     assert await runs_with_letters(store) == {kept}
     await with_letter(store, await ended(store))
     everything = PurgeFilter(TENANT, ended_before=await store.now() + DAY_MS)
-    assert await store.purge_runs(everything, after=FIRST_PLACE, dry_run=True, actor="cli")
+    assert await store.purge_runs(everything, after=FIRST_POSITION, dry_run=True, actor="cli")
     assert len(await runs_with_letters(store)) == 2
-    assert await store.purge_runs(everything, after=FIRST_PLACE, dry_run=False, actor="cli")
+    assert await store.purge_runs(everything, after=FIRST_POSITION, dry_run=False, actor="cli")
     assert await runs_with_letters(store) == {kept}
     await store.remove_logs([kept])
     assert await runs_with_letters(store) == set()
@@ -309,8 +309,8 @@ async def test_a_purge_goes_from_page_to_page(store: SqlStore, monkeypatch: pyte
     for _ in range(7):
         await ended(store)
     wanted = PurgeFilter(TENANT, await store.now() + 1)
-    first = await store.purge_runs(wanted, after=FIRST_PLACE, dry_run=True, actor="cli")
-    assert first is not None and first.runs == 1 and first.place is not None
+    first = await store.purge_runs(wanted, after=FIRST_POSITION, dry_run=True, actor="cli")
+    assert first is not None and first.runs == 1 and first.position is not None
     purge = Purge(store)
     assert (await purge.purge(PurgeConditions(older_than_ms=0), tenant_id=TENANT, actor="cli", dry_run=True)).runs == 7
     assert (await purge.purge(PurgeConditions(older_than_ms=0), tenant_id=TENANT, actor="cli")).runs == 7

@@ -92,5 +92,5 @@ def test_prometheus_reads_the_rules() -> None:
 
 def test_panels_have_places_of_their_own() -> None:
     panels = json.loads(DASHBOARD.read_text())["panels"]
-    places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}
-    assert len(places) == len({panel["id"] for panel in panels}) == len(panels)
+    positions = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}
+    assert len(positions) == len({panel["id"] for panel in panels}) == len(panels)

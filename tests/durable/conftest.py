@@ -38,8 +38,8 @@ class Parked:
             self.ids.add(instance_id)
 
 
-class Place:
-    """A process: its process, and the verbs that tests use most."""
+class Process:
+    """A process: its services, and the verbs that tests use most."""
 
     def __init__(self, services: AppServices) -> None:
         self.services = services
@@ -88,7 +88,7 @@ class Place:
         return [(row["eventType"], row["nodeID"], row["scope"], row["nodeAttempt"]) for row in log]
 
 
-MakePlace = Callable[..., Awaitable[Place]]
+MakeProcess = Callable[..., Awaitable[Process]]
 
 
 @pytest.fixture(autouse=True)
@@ -105,15 +105,15 @@ def parked_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def make_place(database_url: str) -> AsyncIterator[MakePlace]:
+async def make_process(database_url: str) -> AsyncIterator[MakeProcess]:
     """Opens one more process on the test's database, with these coded workflows."""
     async with AsyncExitStack() as open_ones:
 
-        async def make(*workflows: Workflow, works: bool = True, **settings: Any) -> Place:
+        async def make(*workflows: Workflow, works: bool = True, **settings: Any) -> Process:
             app = build(Settings(database_url=database_url, **settings))
             services = await open_ones.enter_async_context(
                 app.open_services(works=works, code=WorkflowRegistry(workflows))
             )
-            return Place(services)
+            return Process(services)
 
         yield make

@@ -11,7 +11,7 @@ import pytest
 from anabranch.durable.definition import Workflow, workflow
 from anabranch.durable.step_error import StepError
 from anabranch.errors import NonRetryable
-from tests.durable.conftest import MakePlace, Place
+from tests.durable.conftest import MakeProcess, Process
 
 calls: Counter[str] = Counter()
 
@@ -36,12 +36,12 @@ async def gathers(ctx: Any, input: Any) -> Any:
     return await asyncio.gather(branch("a"), branch("b"), ctx.step.run("c", count, "c"))
 
 
-async def test_gathered_branches_are_suspended_together_and_go_on(make_place: MakePlace) -> None:
-    place = await make_place(gathers)
-    run_id = await place.start("gathers")
+async def test_gathered_branches_are_suspended_together_and_go_on(make_process: MakeProcess) -> None:
+    process = await make_process(gathers)
+    run_id = await process.start("gathers")
 
-    await place.waiting(run_id)
-    run = await place.ended(run_id)
+    await process.waiting(run_id)
+    run = await process.ended(run_id)
 
     assert run["output"] == ["a1a2", "b1b2", "c"]
     assert set(calls.values()) == {1}, calls
@@ -56,9 +56,9 @@ async def keeps_going(ctx: Any, input: Any) -> Any:
     return await asyncio.gather(ctx.step.sleep("nap", "1100ms"), outside())
 
 
-async def test_what_is_awaited_outside_of_steps_keeps_the_function_going(make_place: MakePlace) -> None:
-    place = await make_place(keeps_going)
-    run = await place.ended(await place.start("keeps-going"))
+async def test_what_is_awaited_outside_of_steps_keeps_the_function_going(make_process: MakeProcess) -> None:
+    process = await make_process(keeps_going)
+    run = await process.ended(await process.start("keeps-going"))
 
     assert run["output"] == [None, "outside"]
 
@@ -96,14 +96,14 @@ SHAPES = ("task group", "exceptions returned", "wait", "tasks", "wait_for")
 
 
 @pytest.mark.parametrize("kind", SHAPES)
-async def test_the_ways_of_asyncio_to_wait_hold_across_a_suspension(make_place: MakePlace, kind: str) -> None:
+async def test_the_ways_of_asyncio_to_wait_hold_across_a_suspension(make_process: MakeProcess, kind: str) -> None:
     shaped = _shape(kind)
-    place = await make_place(shaped)
-    run_id = await place.start(shaped.name)
+    process = await make_process(shaped)
+    run_id = await process.start(shaped.name)
     if kind != "wait_for":  # which has a clock of its own running
-        await place.waiting(run_id)
+        await process.waiting(run_id)
 
-    run = await place.ended(run_id)
+    run = await process.ended(run_id)
 
     assert run["output"] == [None, "work", "after"], run
     assert calls == {"work": 1, "after": 1}
@@ -117,9 +117,9 @@ async def gives_up_waiting(ctx: Any, input: Any) -> Any:
         return await ctx.step.run("instead", count, "instead")
 
 
-async def test_a_step_that_is_not_waited_for_any_more_is_stopped(make_place: MakePlace) -> None:
-    place = await make_place(gives_up_waiting)
-    run = await place.ended(await place.start("gives-up-waiting"))
+async def test_a_step_that_is_not_waited_for_any_more_is_stopped(make_process: MakeProcess) -> None:
+    process = await make_process(gives_up_waiting)
+    run = await process.ended(await process.start("gives-up-waiting"))
 
     assert run["output"] == "instead"
 
@@ -133,9 +133,9 @@ async def fans_out(ctx: Any, input: Any) -> Any:
     return sum(await asyncio.gather(*(ctx.step.run("item", item, number) for number in range(input))))
 
 
-async def test_a_fan_out_of_one_name_keeps_each_result(make_place: MakePlace) -> None:
-    place = await make_place(fans_out)
-    run = await place.ended(await place.start("fans-out", 300))
+async def test_a_fan_out_of_one_name_keeps_each_result(make_process: MakeProcess) -> None:
+    process = await make_process(fans_out)
+    run = await process.ended(await process.start("fans-out", 300))
 
     assert (run["output"], calls["item"]) == (sum(range(300)), 300)
 
@@ -160,9 +160,9 @@ async def one_of_both_fails(ctx: Any, input: Any) -> Any:
         return await ctx.step.run("cleaned", count, "cleaned")
 
 
-async def test_branches_meet_on_replay_as_they_met_first(make_place: MakePlace) -> None:
-    place: Place = await make_place(one_of_both_fails)
-    run = await place.ended(await place.start("one-of-both-fails"))
+async def test_branches_meet_on_replay_as_they_met_first(make_process: MakeProcess) -> None:
+    process: Process = await make_process(one_of_both_fails)
+    run = await process.ended(await process.start("one-of-both-fails"))
 
     assert run["output"] == "cleaned", run
     assert calls == {"link 0": 1, "link 1": 1, "link 2": 1, "cleaned": 1}
@@ -190,9 +190,9 @@ async def races(ctx: Any, input: Any) -> Any:
     return winner
 
 
-async def test_a_race_has_the_same_winner_on_replay(make_place: MakePlace) -> None:
-    place = await make_place(races)
-    run = await place.ended(await place.start("races"))
+async def test_a_race_has_the_same_winner_on_replay(make_process: MakeProcess) -> None:
+    process = await make_process(races)
+    run = await process.ended(await process.start("races"))
 
     assert (run["output"], calls) == ("b-fast", {"b-fast": 1})
 
@@ -209,9 +209,9 @@ async def ties(ctx: Any, input: Any) -> Any:
     return first
 
 
-async def test_answers_that_were_committed_together_come_one_after_the_other(make_place: MakePlace) -> None:
-    place = await make_place(ties)
-    run = await place.ended(await place.start("ties"))
+async def test_answers_that_were_committed_together_come_one_after_the_other(make_process: MakeProcess) -> None:
+    process = await make_process(ties)
+    run = await process.ended(await process.start("ties"))
 
     assert len(run["output"]) == 1, "as on replay, where nobody knows any more what was committed together"
 
@@ -238,11 +238,11 @@ async def fails_beside_a_sleep(ctx: Any, input: Any) -> Any:
 @pytest.mark.parametrize("where", ["step", "branch"])
 @pytest.mark.parametrize("kind", ["gather", "group", "wait"])
 async def test_a_branch_that_fails_beside_a_sleep_fails_the_function(
-    make_place: MakePlace, kind: str, where: str
+    make_process: MakeProcess, kind: str, where: str
 ) -> None:
     """The failure takes a round of the event loop to reach who awaits the branches; nothing may be decided before."""
-    place = await make_place(fails_beside_a_sleep)
-    run = await place.ended(await place.start("fails-beside-a-sleep", [kind, where]))
+    process = await make_process(fails_beside_a_sleep)
+    run = await process.ended(await process.start("fails-beside-a-sleep", [kind, where]))
 
     assert (run["status"], run["error"]["code"]) == ("FAILED", "HANDLER_ERROR")
 
@@ -280,15 +280,15 @@ async def fails_beside_a_wait(ctx: Any, input: Any) -> Any:
 
 @pytest.mark.parametrize("function", [gives_up_listening, fails_beside_a_wait], ids=lambda function: function.name)
 async def test_a_task_that_was_cancelled_asks_again_on_replay_before_it_is(
-    make_place: MakePlace, function: Workflow
+    make_process: MakeProcess, function: Workflow
 ) -> None:
     released[:] = [asyncio.Event()]
-    place = await make_place(function)
-    run_id = await place.start(function.name)
+    process = await make_process(function)
+    run_id = await process.start(function.name)
 
-    await place.until(run_id, lambda run: [node["nodeID"] for node in run["nodes"]] == ["stop"])  # its wait has a row
+    await process.until(run_id, lambda run: [node["nodeID"] for node in run["nodes"]] == ["stop"])  # its wait has a row
     released[0].set()
-    assert (await place.ended(run_id))["output"] == "done"
+    assert (await process.ended(run_id))["output"] == "done"
 
 
 @workflow(name="looks-at-a-task")
@@ -306,10 +306,10 @@ async def looks_at_a_task(ctx: Any, input: Any) -> Any:
     return seen
 
 
-async def test_tasks_that_were_begun_before_a_step_have_run_when_it_is_answered(make_place: MakePlace) -> None:
-    place = await make_place(looks_at_a_task)
+async def test_tasks_that_were_begun_before_a_step_have_run_when_it_is_answered(make_process: MakeProcess) -> None:
+    process = await make_process(looks_at_a_task)
 
-    assert (await place.ended(await place.start("looks-at-a-task")))["output"] == [1]
+    assert (await process.ended(await process.start("looks-at-a-task")))["output"] == [1]
 
 
 @workflow(name="asks-twice")
@@ -322,20 +322,20 @@ async def asks_twice(ctx: Any, input: Any) -> Any:
 
 @pytest.mark.parametrize("elsewhere", [False, True])
 async def test_a_wait_that_was_cancelled_takes_no_signal_from_the_next_one(
-    make_place: MakePlace, *, elsewhere: bool
+    make_process: MakeProcess, *, elsewhere: bool
 ) -> None:
     released[:] = [asyncio.Event()]
-    place = await make_place(asks_twice)
-    run_id = await place.start("asks-twice")
-    await place.until(run_id, lambda run: [node["nodeID"] for node in run["nodes"]] == ["approve"])
+    process = await make_process(asks_twice)
+    run_id = await process.start("asks-twice")
+    await process.until(run_id, lambda run: [node["nodeID"] for node in run["nodes"]] == ["approve"])
     released[0].set()
-    await place.waiting(run_id)
+    await process.waiting(run_id)
     if elsewhere:
-        await place.services.engine.stop()
-        place = await make_place(asks_twice)
+        await process.services.engine.stop()
+        process = await make_process(asks_twice)
 
-    assert await place.signal(run_id, "approve", {"n": 1})
-    run = await place.ended(run_id)
+    assert await process.signal(run_id, "approve", {"n": 1})
+    run = await process.ended(run_id)
 
     assert run["output"] == {"n": 1}
     assert [(node["scope"], node["status"]) for node in run["nodes"] if node["nodeID"] == "approve"] == [

@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from anabranch.durable.definition import Workflow, workflow
 from anabranch.engine.store.opening import dialect_of
-from tests.durable.conftest import MakePlace, Place
+from tests.durable.conftest import MakeProcess, Process
 
 calls: Counter[str] = Counter()
 
@@ -77,13 +77,13 @@ CHANGES = [renamed, other_kind, returns_early, fails_early, other_wait, swaps_in
 
 @pytest.mark.parametrize("changed", CHANGES, ids=lambda function: function.__name__)
 async def test_a_changed_function_does_nothing_and_its_run_is_suspended(
-    make_place: MakePlace, changed: Function
+    make_process: MakeProcess, changed: Function
 ) -> None:
-    old = await make_place(version_of(before))
+    old = await make_process(version_of(before))
     run_id = await old.start("changes")
     await old.waiting(run_id)
     await old.services.engine.stop()
-    new = await make_place(version_of(changed))
+    new = await make_process(version_of(changed))
     await new.signal(run_id, "go")
 
     run = await new.until(run_id, is_blocked("NONDETERMINISM"))
@@ -97,37 +97,37 @@ async def test_a_changed_function_does_nothing_and_its_run_is_suspended(
     assert run["suspended"]["hint"].startswith("Deploy code that")
 
 
-async def test_the_run_goes_on_with_the_code_that_fits(make_place: MakePlace) -> None:
-    wrong = await make_place(version_of(renamed))
-    run_id = await started_elsewhere(make_place)
+async def test_the_run_goes_on_with_the_code_that_fits(make_process: MakeProcess) -> None:
+    wrong = await make_process(version_of(renamed))
+    run_id = await started_elsewhere(make_process)
     await wrong.signal(run_id, "go")
     await wrong.until(run_id, is_blocked("NONDETERMINISM"))
     refused = await wrong.rows(run_id)
     await wrong.services.engine.stop()
 
-    again = await make_place(version_of(renamed))
+    again = await make_process(version_of(renamed))
     await again.services.engine.recovery.claim_once()
     assert await again.rows(run_id) == refused, "the same code is not offered it before its time"
     await again.services.engine.stop()
 
-    right = await make_place(version_of(before))
+    right = await make_process(version_of(before))
     run = await right.ended(run_id)
 
     assert (run["output"], run["note"], calls) == ("last", None, {"first": 1, "last": 1})
 
 
-async def started_elsewhere(make_place: MakePlace) -> str:
+async def started_elsewhere(make_process: MakeProcess) -> str:
     """A run that the first form of the code has brought to its wait; its worker is gone."""
-    old = await make_place(version_of(before))
+    old = await make_process(version_of(before))
     run_id = await old.start("changes")
     await old.waiting(run_id)
     await old.services.engine.stop()
     return run_id
 
 
-async def test_a_run_that_no_worker_knows_is_suspended_until_one_does(make_place: MakePlace) -> None:
-    run_id = await started_elsewhere(make_place)
-    stranger = await make_place()
+async def test_a_run_that_no_worker_knows_is_suspended_until_one_does(make_process: MakeProcess) -> None:
+    run_id = await started_elsewhere(make_process)
+    stranger = await make_process()
     await stranger.signal(run_id, "go")
     store = stranger.services.engine.store
     assert await store.suspend_unfit(overdue_ms=3_600_000, seen_ms=90_000, limit=10) == 0, "somebody may come yet"
@@ -137,31 +137,31 @@ async def test_a_run_that_no_worker_knows_is_suspended_until_one_does(make_place
     assert run["suspended"]["reason"] == "UNKNOWN_WORKFLOW"
     assert run["suspended"]["message"] == "no worker has version 1 of the coded workflow 'changes'"
 
-    knows = await make_place(version_of(before))
+    knows = await make_process(version_of(before))
 
     assert (await knows.ended(run_id))["output"] == "last", "it goes on by itself"
 
 
 async def test_after_a_rollback_with_the_older_code_active_no_start_waits_for_code_that_is_gone(
-    make_place: MakePlace,
+    make_process: MakeProcess,
 ) -> None:
     async def says_version(ctx: Any, input: Any) -> Any:
         return ctx.version
 
     old, new = (version_of(says_version, version=version) for version in (1, 2))
-    withdrawn = await make_place(old, new)
+    withdrawn = await make_process(old, new)
     assert (await withdrawn.ended(await withdrawn.start("changes")))["output"] == 2
     await withdrawn.services.engine.stop()
 
-    rolled_back = await make_place(old, active=True)
+    rolled_back = await make_process(old, active=True)
     assert (await rolled_back.ended(await rolled_back.start("changes")))["output"] == 1
 
 
-async def test_a_worker_that_knows_the_code_comes_before_those_that_do_not(make_place: MakePlace) -> None:
-    stranger: Place = await make_place()
-    run_id = await started_elsewhere(make_place)
+async def test_a_worker_that_knows_the_code_comes_before_those_that_do_not(make_process: MakeProcess) -> None:
+    stranger: Process = await make_process()
+    run_id = await started_elsewhere(make_process)
     await stranger.signal(run_id, "go")
-    knows = await make_place(version_of(before))
+    knows = await make_process(version_of(before))
 
     run = await knows.ended(run_id)
 
@@ -169,9 +169,9 @@ async def test_a_worker_that_knows_the_code_comes_before_those_that_do_not(make_
     assert not [row for row in await knows.rows(run_id) if row[0] == "SYSTEM_SET"], "nobody was offered it in vain"
 
 
-async def test_a_worker_without_the_code_starts_a_run_for_others(make_place: MakePlace) -> None:
-    knows = await make_place(version_of(second_version))
-    stranger = await make_place()
+async def test_a_worker_without_the_code_starts_a_run_for_others(make_process: MakeProcess) -> None:
+    knows = await make_process(version_of(second_version))
+    stranger = await make_process()
 
     run_id = await stranger.start("changes")
 
@@ -196,18 +196,20 @@ async def price_of(item: str) -> str:
     return f"price of {item}"
 
 
-async def left_waiting(make_place: MakePlace, deployment: Workflow) -> str:
+async def left_waiting(make_process: MakeProcess, deployment: Workflow) -> str:
     """A run that this deployment has brought to where it only waits; its worker is gone."""
-    old = await make_place(deployment)
+    old = await make_process(deployment)
     run_id = await old.start("changes")
     await old.waiting(run_id)
     await old.services.engine.stop()
     return run_id
 
 
-async def test_same_named_steps_in_another_order_are_found_and_told_with_both_arguments(make_place: MakePlace) -> None:
-    run_id = await left_waiting(make_place, priced("rice", "salt"))
-    new = await make_place(priced("salt", "rice"))
+async def test_same_named_steps_in_another_order_are_found_and_told_with_both_arguments(
+    make_process: MakeProcess,
+) -> None:
+    run_id = await left_waiting(make_process, priced("rice", "salt"))
+    new = await make_process(priced("salt", "rice"))
     await new.signal(run_id, "go")
 
     run = await new.until(run_id, is_blocked("NONDETERMINISM"))
@@ -217,18 +219,20 @@ async def test_same_named_steps_in_another_order_are_found_and_told_with_both_ar
     assert calls == {"rice": 1, "salt": 1}
 
 
-async def test_same_named_steps_in_their_order_are_answered(make_place: MakePlace) -> None:
-    run_id = await left_waiting(make_place, priced("rice", "salt"))
-    new = await make_place(priced("rice", "salt"))
+async def test_same_named_steps_in_their_order_are_answered(make_process: MakeProcess) -> None:
+    run_id = await left_waiting(make_process, priced("rice", "salt"))
+    new = await make_process(priced("rice", "salt"))
     await new.signal(run_id, "go")
 
     assert (await new.ended(run_id))["output"] == {"rice": "price of rice", "salt": "price of salt"}
 
 
-async def test_steps_of_older_versions_are_compared_by_their_names(make_place: MakePlace, database_url: str) -> None:
-    run_id = await left_waiting(make_place, priced("rice", "salt"))
+async def test_steps_of_older_versions_are_compared_by_their_names(
+    make_process: MakeProcess, database_url: str
+) -> None:
+    run_id = await left_waiting(make_process, priced("rice", "salt"))
     forget_arguments(database_url)
-    new = await make_place(priced("salt", "rice"))
+    new = await make_process(priced("salt", "rice"))
     await new.signal(run_id, "go")
 
     assert (await new.ended(run_id))["output"] == {"salt": "price of rice", "rice": "price of salt"}
@@ -266,9 +270,9 @@ def asking(what: str, *, changed: bool) -> Workflow:
 
 
 @pytest.mark.parametrize("what", ["event", "match", "events", "child"])
-async def test_a_verb_that_asks_for_something_else_is_found(make_place: MakePlace, what: str) -> None:
-    run_id = await left_waiting(make_place, asking(what, changed=False))
-    new = await make_place(asking(what, changed=True))
+async def test_a_verb_that_asks_for_something_else_is_found(make_process: MakeProcess, what: str) -> None:
+    run_id = await left_waiting(make_process, asking(what, changed=False))
+    new = await make_process(asking(what, changed=True))
     await new.signal(run_id, "go")
 
     run = await new.until(run_id, is_blocked("NONDETERMINISM"))
@@ -277,9 +281,9 @@ async def test_a_verb_that_asks_for_something_else_is_found(make_place: MakePlac
 
 
 @pytest.mark.parametrize("what", ["duration", "timeout"])
-async def test_how_long_to_wait_was_settled_when_it_was_first_asked_for(make_place: MakePlace, what: str) -> None:
-    run_id = await left_waiting(make_place, asking(what, changed=False))
-    new = await make_place(asking(what, changed=True))
+async def test_how_long_to_wait_was_settled_when_it_was_first_asked_for(make_process: MakeProcess, what: str) -> None:
+    run_id = await left_waiting(make_process, asking(what, changed=False))
+    new = await make_process(asking(what, changed=True))
     await new.signal(run_id, "go")
 
     run = await new.until(run_id, lambda run: calls["changed"] > 0 and run["status"] == "WAITING")
@@ -294,11 +298,11 @@ async def names_its_attempt(ctx: Any, input: Any) -> Any:
     return done
 
 
-async def test_what_completed_in_an_earlier_attempt_is_found_by_its_name_alone(make_place: MakePlace) -> None:
+async def test_what_completed_in_an_earlier_attempt_is_found_by_its_name_alone(make_process: MakeProcess) -> None:
     retry = {"attempts": 2, "backoff": {"kind": "fixed", "base": "10ms", "jitter": 0}}
-    place = await make_place(Workflow("changes", 1, names_its_attempt, {"retry": retry}))
+    process = await make_process(Workflow("changes", 1, names_its_attempt, {"retry": retry}))
 
-    assert (await place.ended(await place.start("changes")))["output"] == "price of attempt 1"
+    assert (await process.ended(await process.start("changes")))["output"] == "price of attempt 1"
 
 
 # -- versions --------------------------------------------------------------------------------------
@@ -311,11 +315,11 @@ async def second_version(ctx: Any, input: Any) -> Any:
     return [2, ctx.version]
 
 
-async def test_a_run_stays_with_the_version_it_began_with(make_place: MakePlace) -> None:
-    old = await make_place(version_of(first_version))
+async def test_a_run_stays_with_the_version_it_began_with(make_process: MakeProcess) -> None:
+    old = await make_process(version_of(first_version))
     run_id = await old.start("changes")
     await old.waiting(run_id)
-    both = await make_place(version_of(first_version), version_of(second_version, version=2))
+    both = await make_process(version_of(first_version), version_of(second_version, version=2))
     await both.signal(run_id, "go")
 
     assert (await both.ended(run_id))["output"] == [1, 1]
@@ -347,20 +351,20 @@ async def cleans_up(ctx: Any, input: Any) -> Any:
 
 
 async def test_a_function_that_swallows_its_suspension_is_suspended_all_the_same_with_one_warning(
-    make_place: MakePlace, caplog: pytest.LogCaptureFixture
+    make_process: MakeProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    place = await make_place(swallows)
-    runs = [await place.start("swallows", "1m"), await place.start("swallows", "1m")]
+    process = await make_process(swallows)
+    runs = [await process.start("swallows", "1m"), await process.start("swallows", "1m")]
     for run_id in runs:
-        await place.waiting(run_id)
+        await process.waiting(run_id)
 
     warnings = [line for line in caplog.messages if "'swallows' version 1: its function caught" in line]
     assert len(warnings) == 1
-    assert (await place.ended(await place.start("swallows", "150ms")))["output"] == "woken"
+    assert (await process.ended(await process.start("swallows", "150ms")))["output"] == "woken"
 
 
-async def test_what_is_in_finally_runs_at_every_suspension(make_place: MakePlace) -> None:
-    place = await make_place(cleans_up)
-    run = await place.ended(await place.start("cleans-up"))
+async def test_what_is_in_finally_runs_at_every_suspension(make_process: MakeProcess) -> None:
+    process = await make_process(cleans_up)
+    run = await process.ended(await process.start("cleans-up"))
 
     assert (run["output"], calls["finally"]) == ("woken", 2)

@@ -6,7 +6,7 @@ from typing import Any
 
 from anabranch.durable.definition import workflow
 from anabranch.engine.console.console_rows import LinesWanted
-from tests.durable.conftest import TENANT, MakePlace, Place
+from tests.durable.conftest import TENANT, MakeProcess, Process
 
 
 def _charge(ctx: Any) -> int:
@@ -27,16 +27,16 @@ async def says(ctx: Any, input: Any) -> Any:
     print("ends")  # noqa: T201
 
 
-async def _heard(place: Place, run_id: str) -> list[tuple[str, str]]:
-    console = place.services.engine.console
+async def _heard(process: Process, run_id: str) -> list[tuple[str, str]]:
+    console = process.services.engine.console
     assert console is not None
     await console.stop()
-    page, _ = await place.services.workflows.get_console(run_id, LinesWanted(), tenant_id=TENANT)
+    page, _ = await process.services.workflows.get_console(run_id, LinesWanted(), tenant_id=TENANT)
     return [(line["nodeID"], line["text"]) for line in page]
 
 
-async def test_replay_is_silent_in_the_process_that_ran_it_and_in_another(make_place: MakePlace) -> None:
-    first = await make_place(says)
+async def test_replay_is_silent_in_the_process_that_ran_it_and_in_another(make_process: MakeProcess) -> None:
+    first = await make_process(says)
     run_id = await first.start("says-once")
     await first.waiting(run_id)
     await first.signal(run_id, "go")
@@ -45,7 +45,7 @@ async def test_replay_is_silent_in_the_process_that_ran_it_and_in_another(make_p
     heard = await _heard(first, run_id)
     await first.services.engine.stop()
 
-    second = await make_place(says)
+    second = await make_process(says)
     await second.signal(run_id, "end")
     run = await second.ended(run_id)
 
@@ -66,11 +66,11 @@ async def hangs_silently(ctx: Any, input: Any) -> Any:
     await ctx.step.run("hang", ctx.cancelled.wait, heartbeat_timeout="100ms", retry={"maxAttempts": 1})
 
 
-async def test_progress_outside_of_a_step_and_a_step_without_progress_fail(make_place: MakePlace) -> None:
-    place = await make_place(progresses_outside, hangs_silently)
-    run_id = await place.start("progresses-outside")
-    outside = await place.until(run_id, lambda run: run["status"] == "SUSPENDED")
-    silent = await place.ended(await place.start("hangs-silently"))
+async def test_progress_outside_of_a_step_and_a_step_without_progress_fail(make_process: MakeProcess) -> None:
+    process = await make_process(progresses_outside, hangs_silently)
+    run_id = await process.start("progresses-outside")
+    outside = await process.until(run_id, lambda run: run["status"] == "SUSPENDED")
+    silent = await process.ended(await process.start("hangs-silently"))
 
     assert outside["suspended"]["reason"] == "DEFINITION_ERROR"
     assert (silent["error"]["code"], silent["error"]["nodeID"]) == ("HEARTBEAT_TIMEOUT", "hang")

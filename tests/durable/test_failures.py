@@ -16,7 +16,7 @@ from anabranch.durable.step_error import StepError
 from anabranch.engine.rules.stimuli import Completed
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import NonRetryable, RunError
-from tests.durable.conftest import MakePlace
+from tests.durable.conftest import MakeProcess
 
 ONCE = {"attempts": 1}
 
@@ -47,10 +47,10 @@ async def stops(ctx: Any, input: Any) -> Any:
 
 @pytest.mark.parametrize("where", STOPS)
 async def test_a_step_that_raises_stop_iteration_fails_in_a_thread_as_in_a_coroutine(
-    make_place: MakePlace, where: str
+    make_process: MakeProcess, where: str
 ) -> None:
-    place = await make_place(stops)
-    error = (await place.ended(await place.start("stops", where)))["error"]
+    process = await make_process(stops)
+    error = (await process.ended(await process.start("stops", where)))["error"]
 
     assert (error["type"], error["message"]) == ("RuntimeError", "coroutine raised StopIteration")
     assert error["nodeID"] == "first"
@@ -91,17 +91,19 @@ async def function_ends(ctx: Any, input: Any) -> Any:
 
 @pytest.mark.parametrize("kind", ENDS)
 @pytest.mark.parametrize("where", ENDING)
-async def test_a_step_that_raises_what_usually_ends_a_task_fails(make_place: MakePlace, where: str, kind: str) -> None:
-    place = await make_place(step_ends)
-    error = (await place.ended(await place.start("step-ends", {"where": where, "kind": kind})))["error"]
+async def test_a_step_that_raises_what_usually_ends_a_task_fails(
+    make_process: MakeProcess, where: str, kind: str
+) -> None:
+    process = await make_process(step_ends)
+    error = (await process.ended(await process.start("step-ends", {"where": where, "kind": kind})))["error"]
 
     assert (error["nodeID"], error["type"], error["message"]) == ("end", kind, "over")
 
 
 @pytest.mark.parametrize("kind", ENDS)
-async def test_a_function_that_raises_what_usually_ends_a_task_fails(make_place: MakePlace, kind: str) -> None:
-    place = await make_place(function_ends)
-    error = (await place.ended(await place.start("function-ends", {"kind": kind})))["error"]
+async def test_a_function_that_raises_what_usually_ends_a_task_fails(make_process: MakeProcess, kind: str) -> None:
+    process = await make_process(function_ends)
+    error = (await process.ended(await process.start("function-ends", {"kind": kind})))["error"]
 
     assert (error["nodeID"], error["type"], error["code"]) == ("", kind, "HANDLER_ERROR")
 
@@ -111,13 +113,13 @@ async def test_a_step_that_is_closed_has_no_outcome() -> None:
         await asyncio.Event().wait()
         return Completed(Payload.of(None))
 
-    async def close(trying: Coroutine[Any, Any, Any]) -> None:
+    async def close(attempt: Coroutine[Any, Any, Any]) -> None:
         with pytest.raises(GeneratorExit):
-            trying.throw(GeneratorExit())
+            attempt.throw(GeneratorExit())
 
-    trying = run_attempt(cast(StepOrigin, None), work)
-    trying.send(None)
-    await asyncio.create_task(close(trying))
+    attempt = run_attempt(cast(StepOrigin, None), work)
+    attempt.send(None)
+    await asyncio.create_task(close(attempt))
 
 
 ODD: dict[str, Callable[[], StepError]] = {
@@ -149,10 +151,10 @@ async def declines(ctx: Any, input: Any) -> Any:
 
 @pytest.mark.parametrize("odd", ODD)
 async def test_a_step_error_of_the_author_fails_the_run_whatever_its_fields_are(
-    make_place: MakePlace, odd: str
+    make_process: MakeProcess, odd: str
 ) -> None:
-    place = await make_place(declines)
-    error = (await place.ended(await place.start("declines", odd)))["error"]
+    process = await make_process(declines)
+    error = (await process.ended(await process.start("declines", odd)))["error"]
 
     assert (error["type"], error["message"]) == KEPT[odd]
     assert (error["code"], error["attempt"]) == ("HANDLER_ERROR", 1)
@@ -165,9 +167,9 @@ async def altered(ctx: Any, input: Any) -> Any:
     raise failure
 
 
-async def test_a_step_error_that_was_altered_fails_the_run_too(make_place: MakePlace) -> None:
-    place = await make_place(altered)
-    error = (await place.ended(await place.start("altered")))["error"]
+async def test_a_step_error_that_was_altered_fails_the_run_too(make_process: MakeProcess) -> None:
+    process = await make_process(altered)
+    error = (await process.ended(await process.start("altered")))["error"]
 
     assert (error["code"], error["message"]) == ("HANDLER_ERROR", "['no']")
 
@@ -188,9 +190,9 @@ async def charges(ctx: Any) -> None:
         inner.create_task(ctx.step.run("charge", declined, "card declined", retry=ONCE))
 
 
-async def test_the_only_failure_in_nested_task_groups_is_the_runs_error(make_place: MakePlace) -> None:
-    place = await make_place(one_of_a_group)
-    error = (await place.ended(await place.start("one-of-a-group")))["error"]
+async def test_the_only_failure_in_nested_task_groups_is_the_runs_error(make_process: MakeProcess) -> None:
+    process = await make_process(one_of_a_group)
+    error = (await process.ended(await process.start("one-of-a-group")))["error"]
 
     assert (error["type"], error["message"], error["nodeID"]) == ("ValueError", "card declined", "charge")
     assert "in declined" in error["traceback"]
@@ -201,9 +203,9 @@ async def refused_in_a_group(ctx: Any, input: Any) -> Any:
     raise BaseExceptionGroup("both", [NonRetryable("never"), OwnEnd("over")])
 
 
-async def test_a_group_with_something_final_in_it_is_final(make_place: MakePlace) -> None:
-    place = await make_place(refused_in_a_group)
-    error = (await place.ended(await place.start("refused-in-a-group")))["error"]
+async def test_a_group_with_something_final_in_it_is_final(make_process: MakeProcess) -> None:
+    process = await make_process(refused_in_a_group)
+    error = (await process.ended(await process.start("refused-in-a-group")))["error"]
 
     assert (error["attempt"], error["type"]) == (1, "BaseExceptionGroup")
     assert error["message"] == (
@@ -216,9 +218,9 @@ async def many_in_a_group(ctx: Any, input: Any) -> Any:
     raise ExceptionGroup("many", [StepError("Declined", str(n) + "x" * 10_000) for n in range(20)])
 
 
-async def test_of_many_failures_in_a_group_the_first_ones_are_told(make_place: MakePlace) -> None:
-    place = await make_place(many_in_a_group)
-    message = (await place.ended(await place.start("many-in-a-group")))["error"]["message"]
+async def test_of_many_failures_in_a_group_the_first_ones_are_told(make_process: MakeProcess) -> None:
+    process = await make_process(many_in_a_group)
+    message = (await process.ended(await process.start("many-in-a-group")))["error"]["message"]
 
     assert message.startswith("20 branches of the function failed: Declined: 0xx") and "Declined: 7xx" in message
     assert message.endswith("; and 12 more") and "Declined: 8xx" not in message

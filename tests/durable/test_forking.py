@@ -14,7 +14,7 @@ from anabranch.engine.rules.verify.check_log import check_log
 from anabranch.errors import ForkRefused, PlanChanged
 from anabranch.run_requests import RetryOptions, read_fork
 from tests.durable.breakable import WORLD
-from tests.durable.conftest import TENANT, MakePlace, Place
+from tests.durable.conftest import TENANT, MakeProcess, Process
 
 ONCE = {"attempts": 1}
 
@@ -81,29 +81,29 @@ async def parent(ctx: Any, input: Any) -> Any:
     return [below, await step(ctx, "own")]
 
 
-async def ended(place: Place, name: str, status: str) -> dict[str, Any]:
-    run = await place.ended(await place.start(name, {}, version=1))
+async def ended(process: Process, name: str, status: str) -> dict[str, Any]:
+    run = await process.ended(await process.start(name, {}, version=1))
     assert run["status"] == status, run
     return run
 
 
-async def fork(place: Place, run: dict[str, Any], **asked: Any) -> dict[str, Any]:
-    services = place.services
+async def fork(process: Process, run: dict[str, Any], **asked: Any) -> dict[str, Any]:
+    services = process.services
     options, _ = read_fork(asked)
     return await services.forks.fork(run["instanceID"], asked, options, tenant_id=TENANT, waits=services.waits)
 
 
-async def forked(place: Place, run: dict[str, Any], **asked: Any) -> dict[str, Any]:
+async def forked(process: Process, run: dict[str, Any], **asked: Any) -> dict[str, Any]:
     """The fork, once it has ended."""
-    started = await fork(place, run, **asked)
-    after = await place.ended(started["instanceID"])
+    started = await fork(process, run, **asked)
+    after = await process.ended(started["instanceID"])
     assert after["forkedFrom"] == run["instanceID"]
     return after
 
 
-async def check(place: Place, run: dict[str, Any]) -> None:
+async def check(process: Process, run: dict[str, Any]) -> None:
     """The log of a fork is one that the rules could write."""
-    engine = place.services.engine
+    engine = process.services.engine
     row = await engine.store.get_instance(run["instanceID"])
     assert row is not None
     log = await engine.store.read_log(run["instanceID"])
@@ -114,10 +114,10 @@ def names(listed: list[dict[str, Any]]) -> list[str]:
     return [each["nodeID"] + each["scope"] for each in listed]
 
 
-async def test_a_fork_at_a_step_reuses_what_it_does_not_follow(make_place: MakePlace) -> None:
-    place = await make_place(line)
-    run = await ended(place, "fork-line", "COMPLETED")
-    planned = await fork(place, run, at={"nodeID": "second"}, dryRun=True)
+async def test_a_fork_at_a_step_reuses_what_it_does_not_follow(make_process: MakeProcess) -> None:
+    process = await make_process(line)
+    run = await ended(process, "fork-line", "COMPLETED")
+    planned = await fork(process, run, at={"nodeID": "second"}, dryRun=True)
     assert names(planned["reuse"]) == ["first"]
     assert [(each["nodeID"], each["because"], each["effect"]) for each in planned["run"]] == [
         ("second", "CHOSEN", "again")
@@ -126,24 +126,24 @@ async def test_a_fork_at_a_step_reuses_what_it_does_not_follow(make_place: MakeP
     assert (planned["agreement"], planned["warnings"]) == ("same", [])
     assert WORLD.calls["second"] == 1, "a dry run executes nothing"
 
-    after = await forked(place, run, at={"nodeID": "second"}, ifPlan=planned["plan"])
+    after = await forked(process, run, at={"nodeID": "second"}, ifPlan=planned["plan"])
     assert (after["status"], after["output"]) == ("COMPLETED", "third 2")
     assert WORLD.calls == {"first": 1, "second": 2, "third": 2}
-    await check(place, after)
+    await check(process, after)
     with pytest.raises(PlanChanged):
-        await fork(place, run, ifPlan=planned["plan"], at={"nodeID": "third"})
+        await fork(process, run, ifPlan=planned["plan"], at={"nodeID": "third"})
 
 
-async def test_a_cut_at_a_row_keeps_the_rows_before_it_as_they_are(make_place: MakePlace) -> None:
-    place = await make_place(line)
-    run = await ended(place, "fork-line", "COMPLETED")
-    store = place.services.engine.store
+async def test_a_cut_at_a_row_keeps_the_rows_before_it_as_they_are(make_process: MakeProcess) -> None:
+    process = await make_process(line)
+    run = await ended(process, "fork-line", "COMPLETED")
+    store = process.services.engine.store
     log = await store.read_log(run["instanceID"])
     seq = next(event.seq for event in log if event.node_id == "second")
-    planned = await fork(place, run, at={"seq": seq}, dryRun=True)
+    planned = await fork(process, run, at={"seq": seq}, dryRun=True)
     assert names(planned["reuse"]) == ["first", "second"]
     assert [(each["nodeID"], each["because"]) for each in planned["run"]] == [("third", "AFTER_CUT")]
-    after = await forked(place, run, at={"seq": seq})
+    after = await forked(process, run, at={"seq": seq})
     assert WORLD.calls == {"first": 1, "second": 1, "third": 2}
     copied = await store.read_log(after["instanceID"])
     for was, is_now in zip(log[1:seq], copied[1:seq], strict=True):
@@ -157,96 +157,96 @@ async def test_a_cut_at_a_row_keeps_the_rows_before_it_as_they_are(make_place: M
         )
 
 
-async def test_the_steps_that_a_run_failed_with_are_executed_again(make_place: MakePlace) -> None:
-    place = await make_place(line, corrected)
+async def test_the_steps_that_a_run_failed_with_are_executed_again(make_process: MakeProcess) -> None:
+    process = await make_process(line, corrected)
     WORLD.broken.add("third")
-    run = await ended(place, "fork-line", "FAILED")
-    planned = await fork(place, run, dryRun=True)
+    run = await ended(process, "fork-line", "FAILED")
+    planned = await fork(process, run, dryRun=True)
     assert [(each["nodeID"], each["because"]) for each in planned["run"]] == [("third", "FAILED")]
-    after = await forked(place, run, version=2)
+    after = await forked(process, run, version=2)
     assert (after["status"], after["version"], after["output"]) == ("COMPLETED", 2, "instead 1")
     assert WORLD.calls == {"first": 1, "second": 1, "third": 2, "instead": 1}
-    await check(place, after)
+    await check(process, after)
 
 
-async def test_the_steps_that_suspended_a_run_are_executed_again(make_place: MakePlace) -> None:
-    place = await make_place(held)
+async def test_the_steps_that_suspended_a_run_are_executed_again(make_process: MakeProcess) -> None:
+    process = await make_process(held)
     WORLD.broken.update({"note", "second"})
-    run_id = await place.start("fork-held", {})
-    run = await place.until(run_id, lambda found: found["status"] == "SUSPENDED")
+    run_id = await process.start("fork-held", {})
+    run = await process.until(run_id, lambda found: found["status"] == "SUSPENDED")
     WORLD.broken.clear()
-    planned = await fork(place, run, dryRun=True)
+    planned = await fork(process, run, dryRun=True)
     assert [each["nodeID"] for each in planned["reuse"]] == ["first", "note"]
     assert planned["run"] == [{"nodeID": "second", "scope": "", "because": "FAILED", "effect": "again"}]
     assert planned["agreement"] == "same"
-    after = await forked(place, run)
+    after = await forked(process, run)
     assert (after["status"], after["output"]) == ("COMPLETED", ["first 1", "handled", "second 2"])
-    await check(place, after)
+    await check(process, after)
 
 
-async def test_branches_that_do_not_follow_the_chosen_step_are_reused(make_place: MakePlace) -> None:
-    place = await make_place(branches)
-    run = await ended(place, "fork-branches", "COMPLETED")
-    planned = await fork(place, run, at={"nodeID": "left"}, dryRun=True)
+async def test_branches_that_do_not_follow_the_chosen_step_are_reused(make_process: MakeProcess) -> None:
+    process = await make_process(branches)
+    run = await ended(process, "fork-branches", "COMPLETED")
+    planned = await fork(process, run, at={"nodeID": "left"}, dryRun=True)
     assert names(planned["reuse"]) == ["right", "right-after"]
     assert (names(planned["run"]), names(planned["undecided"])) == (["left"], ["left-after", "last"])
-    after = await forked(place, run, redo=[{"nodeID": "left"}])
+    after = await forked(process, run, redo=[{"nodeID": "left"}])
     assert after["status"] == "COMPLETED"
     assert WORLD.calls == {"left": 2, "left-after": 2, "right": 1, "right-after": 1, "last": 2}
-    await check(place, after)
+    await check(process, after)
 
 
-async def test_code_that_does_not_make_the_calls_of_the_log_executes_nothing(make_place: MakePlace) -> None:
-    place = await make_place(line, another)
+async def test_code_that_does_not_make_the_calls_of_the_log_executes_nothing(make_process: MakeProcess) -> None:
+    process = await make_process(line, another)
     WORLD.broken.add("third")
-    run = await ended(place, "fork-line", "FAILED")
-    planned = await fork(place, run, version=3, dryRun=True)
+    run = await ended(process, "fork-line", "FAILED")
+    planned = await fork(process, run, version=3, dryRun=True)
     assert planned["agreement"] == "different"
     assert "NONDETERMINISM" in planned["warnings"][0]
-    started = await fork(place, run, version=3)
+    started = await fork(process, run, version=3)
 
     def is_judged(found: dict[str, Any]) -> bool:
         noted = found.get("note") or found.get("suspended")
         return noted is not None and "NONDETERMINISM" in str(noted)
 
-    await place.until(started["instanceID"], is_judged)
+    await process.until(started["instanceID"], is_judged)
     assert WORLD.calls == {"first": 1, "second": 1, "third": 1}, "nothing was executed"
 
 
-async def test_open_waits_begin_anew_and_kept_signals_go_along(make_place: MakePlace) -> None:
-    place = await make_place(waits)
-    run_id = await place.start("fork-waits", {})
-    run = await place.waiting(run_id)
-    again = await fork(place, run)
-    await place.waiting(again["instanceID"])
-    assert (await fork(place, run, dryRun=True))["warnings"] != [], "it is open still"
-    assert await place.signal(again["instanceID"], "paid", 7)
-    assert (await place.ended(again["instanceID"]))["output"] == ["before 1", 7, "after 1"]
-    await place.signal(run_id, "note", 1)
-    await place.signal(run_id, "paid", 8)
-    run = await place.ended(run_id)
-    planned = await fork(place, run, at={"nodeID": "after"}, dryRun=True)
+async def test_open_waits_begin_anew_and_kept_signals_go_along(make_process: MakeProcess) -> None:
+    process = await make_process(waits)
+    run_id = await process.start("fork-waits", {})
+    run = await process.waiting(run_id)
+    again = await fork(process, run)
+    await process.waiting(again["instanceID"])
+    assert (await fork(process, run, dryRun=True))["warnings"] != [], "it is open still"
+    assert await process.signal(again["instanceID"], "paid", 7)
+    assert (await process.ended(again["instanceID"]))["output"] == ["before 1", 7, "after 1"]
+    await process.signal(run_id, "note", 1)
+    await process.signal(run_id, "paid", 8)
+    run = await process.ended(run_id)
+    planned = await fork(process, run, at={"nodeID": "after"}, dryRun=True)
     assert planned["signals"] == {"copied": 1, "left": 0}
     assert names(planned["reuse"]) == ["before", "paid"]
-    left = await fork(place, run, at={"nodeID": "after"}, signals="none", dryRun=True)
+    left = await fork(process, run, at={"nodeID": "after"}, signals="none", dryRun=True)
     assert left["signals"] == {"copied": 0, "left": 1}
-    after = await forked(place, run, at={"nodeID": "after"})
+    after = await forked(process, run, at={"nodeID": "after"})
     assert after["output"] == ["before 1", 8, "after 3"]
-    await check(place, after)
+    await check(process, after)
 
 
-async def test_a_retried_run_can_be_forked(make_place: MakePlace) -> None:
-    place = await make_place(waits)
+async def test_a_retried_run_can_be_forked(make_process: MakeProcess) -> None:
+    process = await make_process(waits)
     WORLD.broken.add("function")
-    run_id = await place.start("fork-waits", {})
-    await place.signal(run_id, "paid", 7)
-    assert (await place.ended(run_id))["status"] == "FAILED"
+    run_id = await process.start("fork-waits", {})
+    await process.signal(run_id, "paid", 7)
+    assert (await process.ended(run_id))["status"] == "FAILED"
     WORLD.broken.clear()
-    await place.services.workflows.retry_run(run_id, RetryOptions(), tenant_id=TENANT, by="test")
-    run = await place.until(run_id, lambda found: found["status"] == "COMPLETED")
-    after = await forked(place, run, at={"nodeID": "after"})
+    await process.services.workflows.retry_run(run_id, RetryOptions(), tenant_id=TENANT, by="test")
+    run = await process.until(run_id, lambda found: found["status"] == "COMPLETED")
+    after = await forked(process, run, at={"nodeID": "after"})
     assert (after["status"], after["output"]) == ("COMPLETED", ["before 1", 7, "after 2"])
-    await check(place, after)
+    await check(process, after)
 
 
 @workflow(name="fork-caught", retry=ONCE)
@@ -261,27 +261,27 @@ async def caught(ctx: Any, input: Any) -> Any:
     return [charged, await paid]
 
 
-async def test_what_followed_a_failure_that_a_retry_has_left_out_is_not_reused(make_place: MakePlace) -> None:
-    place = await make_place(caught)
+async def test_what_followed_a_failure_that_a_retry_has_left_out_is_not_reused(make_process: MakeProcess) -> None:
+    process = await make_process(caught)
     WORLD.broken.add("charge")
-    run = await ended(place, "fork-caught", "FAILED")
+    run = await ended(process, "fork-caught", "FAILED")
     WORLD.broken.clear()
-    await place.services.workflows.retry_run(run["instanceID"], RetryOptions(), tenant_id=TENANT, by="test")
-    await place.waiting(run["instanceID"])
-    await place.signal(run["instanceID"], "paid", 7)
-    await place.until(run["instanceID"], lambda found: found["status"] == "COMPLETED")
-    log = await place.services.engine.store.read_log(run["instanceID"])
+    await process.services.workflows.retry_run(run["instanceID"], RetryOptions(), tenant_id=TENANT, by="test")
+    await process.waiting(run["instanceID"])
+    await process.signal(run["instanceID"], "paid", 7)
+    await process.until(run["instanceID"], lambda found: found["status"] == "COMPLETED")
+    log = await process.services.engine.store.read_log(run["instanceID"])
     assert any(event.type is EventType.NODE_SKIPPED for event in log), "the wait was cancelled"
     reopened = next(event.seq for event in log if event.type is EventType.INSTANCE_REOPENED)
-    planned = await fork(place, run, at={"seq": reopened}, dryRun=True)
+    planned = await fork(process, run, at={"seq": reopened}, dryRun=True)
     assert (planned["agreement"], names(planned["reuse"])) == ("same", [])
-    again = await fork(place, run, at={"seq": reopened})
-    await place.waiting(again["instanceID"])
-    await place.signal(again["instanceID"], "paid", 8)
-    after = await place.ended(again["instanceID"])
+    again = await fork(process, run, at={"seq": reopened})
+    await process.waiting(again["instanceID"])
+    await process.signal(again["instanceID"], "paid", 8)
+    after = await process.ended(again["instanceID"])
     assert (after["status"], after["output"]) == ("COMPLETED", ["charge 3", 8])
     assert WORLD.calls == {"charge": 3, "apologize": 1}
-    await check(place, after)
+    await check(process, after)
 
 
 @workflow(name="fork-limited", retry=ONCE)
@@ -310,15 +310,15 @@ async def limited(ctx: Any, input: Any) -> Any:
 
 @pytest.mark.parametrize("by", ["lock", "semaphore", "event", "queue"])
 async def test_the_plan_says_where_another_step_than_the_chosen_one_began_by_a_lock_of_it(
-    make_place: MakePlace, by: str
+    make_process: MakeProcess, by: str
 ) -> None:
-    place = await make_place(limited)
-    run = await place.ended(await place.start("fork-limited", {"by": by}))
-    planned = await fork(place, run, at={"nodeID": "left"}, dryRun=True)
+    process = await make_process(limited)
+    run = await process.ended(await process.start("fork-limited", {"by": by}))
+    planned = await fork(process, run, at={"nodeID": "left"}, dryRun=True)
     assert (names(planned["reuse"]), planned["agreement"]) == (["right"], "different")
     both = {"redo": [{"nodeID": "left"}], "at": {"nodeID": "right"}}
-    assert (await fork(place, run, **both, dryRun=True))["agreement"] == "same"
-    after = await forked(place, run, **both)
+    assert (await fork(process, run, **both, dryRun=True))["agreement"] == "same"
+    after = await forked(process, run, **both)
     assert (after["status"], after["output"]) == ("COMPLETED", ["left 2", "right 2"])
 
 
@@ -327,34 +327,34 @@ async def named(ctx: Any, input: Any) -> Any:
     return [await step(ctx, "first", ctx.run_id), await step(ctx, "second", ctx.run_id)]
 
 
-async def test_the_id_of_the_run_among_arguments_is_no_other_argument_in_its_fork(make_place: MakePlace) -> None:
-    place = await make_place(named)
-    run = await ended(place, "fork-named", "COMPLETED")
-    first = await forked(place, run, at={"nodeID": "second"})
-    again = await forked(place, first, at={"nodeID": "second"})
+async def test_the_id_of_the_run_among_arguments_is_no_other_argument_in_its_fork(make_process: MakeProcess) -> None:
+    process = await make_process(named)
+    run = await ended(process, "fork-named", "COMPLETED")
+    first = await forked(process, run, at={"nodeID": "second"})
+    again = await forked(process, first, at={"nodeID": "second"})
     assert (first["output"], again["output"]) == (["first 1", "second 2"], ["first 1", "second 3"])
 
 
-async def test_children_that_have_completed_are_reused_by_their_output(make_place: MakePlace) -> None:
-    place = await make_place(parent, line)
-    run = await ended(place, "fork-parent", "COMPLETED")
-    assert (await forked(place, run, at={"nodeID": "own"}))["output"] == ["third 1", "own 2"]
+async def test_children_that_have_completed_are_reused_by_their_output(make_process: MakeProcess) -> None:
+    process = await make_process(parent, line)
+    run = await ended(process, "fork-parent", "COMPLETED")
+    assert (await forked(process, run, at={"nodeID": "own"}))["output"] == ["third 1", "own 2"]
     assert WORLD.calls["first"] == 1
-    after = await forked(place, run, at={"nodeID": "below"})
+    after = await forked(process, run, at={"nodeID": "below"})
     assert after["output"] == ["third 2", "own 3"], "another child was started"
 
 
-async def test_a_fork_that_would_execute_nothing_is_refused_beforehand(make_place: MakePlace) -> None:
-    place = await make_place(line)
-    run = await ended(place, "fork-line", "COMPLETED")
+async def test_a_fork_that_would_execute_nothing_is_refused_beforehand(make_process: MakeProcess) -> None:
+    process = await make_process(line)
+    run = await ended(process, "fork-line", "COMPLETED")
     with pytest.raises(ForkRefused, match="nothing would run"):
-        await fork(place, run, dryRun=True)
+        await fork(process, run, dryRun=True)
     with pytest.raises(ForkRefused, match="follows no graph"):
-        await fork(place, run, graph={"nodes": []})
+        await fork(process, run, graph={"nodes": []})
 
 
-async def test_a_process_without_the_code_lets_a_worker_call_the_function(make_place: MakePlace) -> None:
-    worker, server = await make_place(line), await make_place(works=False)
+async def test_a_process_without_the_code_lets_a_worker_call_the_function(make_process: MakeProcess) -> None:
+    worker, server = await make_process(line), await make_process(works=False)
     run = await ended(worker, "fork-line", "COMPLETED")
     planned = await fork(server, run, at={"nodeID": "third"}, dryRun=True)
     assert (names(planned["reuse"]), names(planned["run"])) == (["first", "second"], ["third"])

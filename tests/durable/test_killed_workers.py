@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import text
 
 from anabranch.errors import NotFound
-from tests.durable.conftest import MakePlace, Place
+from tests.durable.conftest import MakeProcess, Process
 from tests.durable.worker_process import BRANCHES, QUICK_BRANCHES, STEPS
 
 # A process starts and does its work in a second or two, on a machine that does ten other things in a minute.
@@ -67,7 +67,7 @@ async def run_until_killed(process: asyncio.subprocess.Process) -> None:
         assert int(await process.stdout.readline()) == -signal.SIGKILL
 
 
-async def let_the_lease_lapse(server: Place, run_id: str) -> None:
+async def let_the_lease_lapse(server: Process, run_id: str) -> None:
     """As if its time had passed: whoever had the run is dead."""
     lapse = text("UPDATE workflow_instances SET available_at = 1 WHERE instance_id = :id AND worker_id IS NOT NULL")
     changed = await server.services.engine.store.write(lambda connection: connection.execute(lapse, {"id": run_id}))
@@ -78,7 +78,7 @@ def ledger(directory: Path) -> Counter[str]:
     return Counter((directory / "ledger").read_text().splitlines())
 
 
-async def start(server: Place, url: str, directory: Path, name: str) -> str:
+async def start(server: Process, url: str, directory: Path, name: str) -> str:
     """Start a run as soon as a worker has registered its workflow, and kill that worker before."""
     async with worker(url, directory), asyncio.timeout(PATIENCE_S):
         while not await is_registered(server, name):
@@ -87,7 +87,7 @@ async def start(server: Place, url: str, directory: Path, name: str) -> str:
     return await server.start(name)
 
 
-async def is_registered(server: Place, name: str) -> bool:
+async def is_registered(server: Process, name: str) -> bool:
     try:
         await server.services.workflows.get_workflow_by_id(name, tenant_id="default")
     except NotFound:
@@ -97,9 +97,9 @@ async def is_registered(server: Place, name: str) -> bool:
 
 @pytest.mark.timeout(300)
 async def test_a_worker_killed_at_every_step_loses_none(
-    make_place: MakePlace, database_url: str, tmp_path: Path
+    make_process: MakeProcess, database_url: str, tmp_path: Path
 ) -> None:
-    server = await make_place(works=False)
+    server = await make_process(works=False)
     run_id = await start(server, database_url, tmp_path, "dies-at-every-step")
 
     async with workers(database_url, tmp_path) as process:
@@ -115,9 +115,9 @@ async def test_a_worker_killed_at_every_step_loses_none(
 
 
 async def test_only_unfinished_branches_of_a_gather_run_again(
-    make_place: MakePlace, database_url: str, tmp_path: Path
+    make_process: MakeProcess, database_url: str, tmp_path: Path
 ) -> None:
-    server = await make_place(works=False)
+    server = await make_process(works=False)
     run_id = await start(server, database_url, tmp_path, "dies-in-a-gather")
 
     async with worker(database_url, tmp_path):
@@ -138,9 +138,9 @@ async def test_only_unfinished_branches_of_a_gather_run_again(
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("part", ["function", "step", "thread", "branch"])
 async def test_a_keyboard_interrupt_ends_the_worker_and_hands_the_run_over(
-    make_place: MakePlace, database_url: str, tmp_path: Path, part: str
+    make_process: MakeProcess, database_url: str, tmp_path: Path, part: str
 ) -> None:
-    server = await make_place(works=False)
+    server = await make_process(works=False)
     unhurried = worker(database_url, tmp_path, lease=ENDLESS_LEASE, grace="60s")  # of none, half a second is left
     async with unhurried as process, asyncio.timeout(PATIENCE_S):
         while not await is_registered(server, "interrupted"):

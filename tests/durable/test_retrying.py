@@ -9,7 +9,7 @@ from anabranch.durable.definition import workflow
 from anabranch.durable.step_error import StepError
 from anabranch.run_requests import RetryOptions
 from tests.durable.breakable import WORLD
-from tests.durable.conftest import TENANT, MakePlace, Place
+from tests.durable.conftest import TENANT, MakeProcess, Process
 
 ONCE = {"attempts": 1}
 
@@ -45,39 +45,39 @@ async def both(ctx: Any, input: Any) -> Any:
     return [left.result(), right.result()]
 
 
-async def failed(place: Place, name: str) -> dict[str, Any]:
-    run = await place.ended(await place.start(name, {}))
+async def failed(process: Process, name: str) -> dict[str, Any]:
+    run = await process.ended(await process.start(name, {}))
     assert run["status"] == "FAILED", run
     return run
 
 
-async def retried(place: Place, run: dict[str, Any], **options: Any) -> dict[str, Any]:
-    answer = await place.services.workflows.retry_run(
+async def retried(process: Process, run: dict[str, Any], **options: Any) -> dict[str, Any]:
+    answer = await process.services.workflows.retry_run(
         run["instanceID"], RetryOptions(**options), tenant_id=TENANT, by="spec"
     )
-    return {**await place.ended(run["instanceID"]), "answer": answer}
+    return {**await process.ended(run["instanceID"]), "answer": answer}
 
 
-async def test_a_function_that_was_mended_goes_on_and_no_step_is_repeated(make_place: MakePlace) -> None:
-    place = await make_place(orders)
+async def test_a_function_that_was_mended_goes_on_and_no_step_is_repeated(make_process: MakeProcess) -> None:
+    process = await make_process(orders)
     WORLD.broken.update({"function", "note"})
-    run = await failed(place, "orders")
+    run = await failed(process, "orders")
     assert (run["error"]["type"], run["error"]["steps"]) == ("NameError", [])
     WORLD.broken.clear()
-    after = await retried(place, run)
+    after = await retried(process, run)
     assert after["status"] == "COMPLETED", after["error"]
     assert after["output"] == ["charge 1", "note is broken", "ship 1"], "a handled failure is not redone"
     assert WORLD.calls == {"charge": 1, "note": 1, "ship": 1}
     assert after["answer"]["redo"] == [{"nodeID": "", "scope": "", "attempt": 2}]
 
 
-async def test_the_step_that_it_failed_with_is_tried_again_in_its_own_place(make_place: MakePlace) -> None:
-    place = await make_place(orders)
+async def test_the_step_that_it_failed_with_is_tried_again_in_its_own_place(make_process: MakeProcess) -> None:
+    process = await make_process(orders)
     WORLD.broken.update({"ship", "note"})
-    run = await failed(place, "orders")
+    run = await failed(process, "orders")
     assert run["error"]["steps"] == [{"nodeID": "ship", "scope": ""}]
     WORLD.broken.clear()
-    after = await retried(place, run)
+    after = await retried(process, run)
     assert after["status"] == "COMPLETED", after["error"]
     assert after["output"] == ["charge 1", "note is broken", "ship 2"]
     assert WORLD.calls == {"charge": 1, "note": 1, "ship": 2, "apologise": 1}, "the cleanup is not demanded"
@@ -85,57 +85,57 @@ async def test_the_step_that_it_failed_with_is_tried_again_in_its_own_place(make
     assert [(node["scope"], node["status"], node["attempt"]) for node in shipped] == [("", "success", 2)]
 
 
-async def test_all_failed_steps_are_tried_again_where_that_is_asked_for(make_place: MakePlace) -> None:
-    place = await make_place(orders)
+async def test_all_failed_steps_are_tried_again_where_that_is_asked_for(make_process: MakeProcess) -> None:
+    process = await make_process(orders)
     WORLD.broken.update({"ship", "note"})
-    run = await failed(place, "orders")
+    run = await failed(process, "orders")
     WORLD.broken.clear()
-    after = await retried(place, run, all_failed_steps=True)
+    after = await retried(process, run, all_failed_steps=True)
     assert after["output"] == ["charge 1", "note 2", "ship 2"]
 
 
-async def test_a_retried_run_may_fail_and_be_retried_again(make_place: MakePlace) -> None:
-    place = await make_place(orders)
+async def test_a_retried_run_may_fail_and_be_retried_again(make_process: MakeProcess) -> None:
+    process = await make_process(orders)
     WORLD.broken.add("ship")
-    run = await failed(place, "orders")
-    again = await retried(place, run)
+    run = await failed(process, "orders")
+    again = await retried(process, run)
     assert (again["status"], again["generation"]) == ("FAILED", 1)
     WORLD.broken.clear()
-    after = await retried(place, run)
+    after = await retried(process, run)
     assert (after["status"], after["generation"], after["output"][2]) == ("COMPLETED", 2, "ship 3")
 
 
-async def test_a_child_goes_on_with_the_function_that_awaits_it(make_place: MakePlace) -> None:
-    place = await make_place(orders, outer)
+async def test_a_child_goes_on_with_the_function_that_awaits_it(make_process: MakeProcess) -> None:
+    process = await make_process(orders, outer)
     WORLD.broken.add("function")
-    run = await failed(place, "outer")
+    run = await failed(process, "outer")
     assert run["error"]["code"] == "CHILD_FAILED"
     WORLD.broken.clear()
-    after = await retried(place, run)
+    after = await retried(process, run)
     assert after["status"] == "COMPLETED", after["error"]
     assert len(after["answer"]["children"]) == 1
     assert WORLD.calls == {"before": 1, "charge": 1, "note": 1, "ship": 1}
 
 
-async def test_of_several_branches_those_that_failed_are_tried_again(make_place: MakePlace) -> None:
-    place = await make_place(both)
+async def test_of_several_branches_those_that_failed_are_tried_again(make_process: MakeProcess) -> None:
+    process = await make_process(both)
     WORLD.broken.add("right")
-    run = await failed(place, "both")
+    run = await failed(process, "both")
     WORLD.broken.clear()
-    after = await retried(place, run)
+    after = await retried(process, run)
     assert after["status"] == "COMPLETED", after["error"]
     assert after["output"][1] == "right 2"
 
 
-async def test_a_cancelled_run_goes_on_in_the_same_attempt(make_place: MakePlace) -> None:
-    place = await make_place(waits)
-    run_id = await place.start("waits", {})
-    await place.waiting(run_id)
-    await place.services.workflows.cancel_run(run_id, tenant_id=TENANT, reason="by mistake")
-    answer = await place.services.workflows.retry_run(run_id, tenant_id=TENANT, by="spec")
+async def test_a_cancelled_run_goes_on_in_the_same_attempt(make_process: MakeProcess) -> None:
+    process = await make_process(waits)
+    run_id = await process.start("waits", {})
+    await process.waiting(run_id)
+    await process.services.workflows.cancel_run(run_id, tenant_id=TENANT, reason="by mistake")
+    answer = await process.services.workflows.retry_run(run_id, tenant_id=TENANT, by="spec")
     assert answer["redo"] == []
-    await place.signal(run_id, "go", 7)
-    after = await place.ended(run_id)
+    await process.signal(run_id, "go", 7)
+    after = await process.ended(run_id)
     assert (after["status"], after["output"]) == ("COMPLETED", 7)
     assert WORLD.calls == {"before": 1}
 

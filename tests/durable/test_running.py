@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from anabranch.durable.definition import workflow
-from tests.durable.conftest import MakePlace
+from tests.durable.conftest import MakeProcess
 
 calls: list[str] = []
 executing: list[int] = []
@@ -54,12 +54,12 @@ async def crowd(ctx: Any, input: Any) -> Any:
     return [await ctx.step.run(f"step-{number}", crowded, number) for number in range(5)]
 
 
-async def test_as_many_steps_execute_at_once_as_there_are_slots_and_no_more(make_place: MakePlace) -> None:
+async def test_as_many_steps_execute_at_once_as_there_are_slots_and_no_more(make_process: MakeProcess) -> None:
     executing[:] = [0]
-    place = await make_place(crowd, concurrency=SLOTS)
+    process = await make_process(crowd, concurrency=SLOTS)
 
-    run_ids = [await place.start("crowd") for _ in range(RUNS)]
-    runs = [await place.ended(run_id) for run_id in run_ids]
+    run_ids = [await process.start("crowd") for _ in range(RUNS)]
+    runs = [await process.ended(run_id) for run_id in run_ids]
 
     assert [run["output"] for run in runs] == [[0, 1, 2, 3, 4]] * RUNS
     assert max(executing) == SLOTS
@@ -81,26 +81,26 @@ async def signs(ctx: Any, input: Any) -> Any:
 
 
 async def test_what_a_function_sets_in_its_context_is_seen_by_its_steps_and_by_no_other_function(
-    make_place: MakePlace,
+    make_process: MakeProcess,
 ) -> None:
-    place = await make_place(signs, concurrency=SLOTS)
+    process = await make_process(signs, concurrency=SLOTS)
 
-    run_ids = [await place.start("signs") for _ in range(RUNS)]
-    runs = [await place.ended(run_id) for run_id in run_ids]
+    run_ids = [await process.start("signs") for _ in range(RUNS)]
+    runs = [await process.ended(run_id) for run_id in run_ids]
 
     assert [run["output"] for run in runs] == [["nobody"] + [True] * 5] * RUNS
 
 
-async def test_steps_are_called_in_turn_and_their_results_are_the_runs(make_place: MakePlace) -> None:
+async def test_steps_are_called_in_turn_and_their_results_are_the_runs(make_process: MakeProcess) -> None:
     calls.clear()
-    place = await make_place(arithmetic)
-    run_id = await place.start("arithmetic", {"n": 20})
+    process = await make_process(arithmetic)
+    run_id = await process.start("arithmetic", {"n": 20})
 
-    run = await place.ended(run_id)
+    run = await process.ended(run_id)
 
     assert run["output"] == {"sum": 41}, run
     assert calls == ["double 20", "add 40 1"]
-    assert await place.rows(run_id) == [
+    assert await process.rows(run_id) == [
         ("INPUT_SET", "", "", 0),
         ("NODE_DISPATCHED", "", "", 1),
         ("NODE_COMPLETED", "double", "", 1),
@@ -109,17 +109,17 @@ async def test_steps_are_called_in_turn_and_their_results_are_the_runs(make_plac
     ]
 
 
-async def test_a_sleep_frees_the_worker_and_what_was_done_is_not_done_again(make_place: MakePlace) -> None:
+async def test_a_sleep_frees_the_worker_and_what_was_done_is_not_done_again(make_process: MakeProcess) -> None:
     calls.clear()
-    place = await make_place(naps)
-    run_id = await place.start("naps")
+    process = await make_process(naps)
+    run_id = await process.start("naps")
 
-    await place.waiting(run_id)
-    run = await place.ended(run_id)
+    await process.waiting(run_id)
+    run = await process.ended(run_id)
 
     assert run["output"] == 6
     assert calls == ["double 1", "double 2"]
-    assert await place.rows(run_id) == [
+    assert await process.rows(run_id) == [
         ("INPUT_SET", "", "", 0),
         ("NODE_DISPATCHED", "", "", 1),
         ("NODE_COMPLETED", "first", "", 1),

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from anabranch.durable.definition import workflow
-from tests.durable.conftest import TENANT, MakePlace, Place
+from tests.durable.conftest import TENANT, MakeProcess, Process
 
 
 class Gates:
@@ -35,56 +35,56 @@ async def quick_steps(ctx: Any, input: Any) -> Any:
         await ctx.step.run("step", int)
 
 
-async def _rows(place: Place, run_id: str) -> list[tuple[int, str, str]]:
-    log = await place.services.workflows.get_log(run_id, tenant_id=TENANT)
+async def _rows(process: Process, run_id: str) -> list[tuple[int, str, str]]:
+    log = await process.services.workflows.get_log(run_id, tenant_id=TENANT)
     return [(row["seq"], row["eventType"], row["nodeID"]) for row in log if row["nodeID"]]
 
 
-async def test_a_step_that_takes_a_while_is_shown_as_running_and_ends_once(make_place: MakePlace) -> None:
+async def test_a_step_that_takes_a_while_is_shown_as_running_and_ends_once(make_process: MakeProcess) -> None:
     Gates.slow, Gates.quick = asyncio.Event(), asyncio.Event()
-    place = await make_place(two_at_once)
-    run_id = await place.start("two-steps-at-once")
-    run = await place.until(run_id, lambda run: len(run["nodes"]) == 2)
+    process = await make_process(two_at_once)
+    run_id = await process.start("two-steps-at-once")
+    run = await process.until(run_id, lambda run: len(run["nodes"]) == 2)
     assert {(each["nodeID"], each["status"], each["attempt"]) for each in run["nodes"]} == {
         ("slow", "running", 1),
         ("quick", "running", 1),
     }
     Gates.slow.set()
     Gates.quick.set()
-    await place.ended(run_id)
+    await process.ended(run_id)
 
-    rows = [(event, node) for _, event, node in await _rows(place, run_id)]
+    rows = [(event, node) for _, event, node in await _rows(process, run_id)]
     for node in ("slow", "quick"):
         assert [event for event, of in rows if of == node] == ["NODE_DISPATCHED", "NODE_COMPLETED"]
 
 
-async def test_what_runs_is_written_with_what_ends(make_place: MakePlace) -> None:
+async def test_what_runs_is_written_with_what_ends(make_process: MakeProcess) -> None:
     Gates.slow = asyncio.Event()
-    place = await make_place(one_ends_first)
-    run_id = await place.start("one-step-ends-first")
-    await place.until(run_id, lambda run: any(each["status"] == "success" for each in run["nodes"]))
-    rows = [(event, node) for _, event, node in await _rows(place, run_id)]
+    process = await make_process(one_ends_first)
+    run_id = await process.start("one-step-ends-first")
+    await process.until(run_id, lambda run: any(each["status"] == "success" for each in run["nodes"]))
+    rows = [(event, node) for _, event, node in await _rows(process, run_id)]
     Gates.slow.set()
-    await place.ended(run_id)
+    await process.ended(run_id)
 
     assert rows[0] == ("NODE_DISPATCHED", "slow") and rows[-1] == ("NODE_COMPLETED", "quick")
 
 
-async def test_quick_steps_have_no_rows_of_their_beginning(make_place: MakePlace) -> None:
-    place = await make_place(quick_steps)
-    run_id = await place.start("quick-steps")
-    await place.ended(run_id)
+async def test_quick_steps_have_no_rows_of_their_beginning(make_process: MakeProcess) -> None:
+    process = await make_process(quick_steps)
+    run_id = await process.start("quick-steps")
+    await process.ended(run_id)
 
-    assert {event for _, event, _ in await _rows(place, run_id)} == {"NODE_COMPLETED"}
+    assert {event for _, event, _ in await _rows(process, run_id)} == {"NODE_COMPLETED"}
 
 
-async def test_a_step_that_was_written_as_running_is_tried_again_after_a_crash(make_place: MakePlace) -> None:
+async def test_a_step_that_was_written_as_running_is_tried_again_after_a_crash(make_process: MakeProcess) -> None:
     Gates.slow, Gates.quick = asyncio.Event(), asyncio.Event()
-    first = await make_place(two_at_once)
+    first = await make_process(two_at_once)
     run_id = await first.start("two-steps-at-once")
     await first.until(run_id, lambda run: len(run["nodes"]) == 2)
     await first.services.engine.stop()
-    second = await make_place(two_at_once)
+    second = await make_process(two_at_once)
     Gates.slow.set()
     Gates.quick.set()
     run = await second.ended(run_id)

@@ -17,7 +17,7 @@ from anabranch.engine.rules.coded import coded_decide as decide
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.errors import InvalidDefinition, NameTaken, WorkflowIsCoded
 from anabranch.worker import Worker
-from tests.durable.conftest import PATIENCE_S, TENANT, MakePlace
+from tests.durable.conftest import PATIENCE_S, TENANT, MakeProcess
 
 calls: Counter[str] = Counter()
 stopped: list[bool] = []
@@ -53,13 +53,13 @@ async def tries_again(ctx: Any, input: Any) -> Any:
     return ctx.attempt
 
 
-async def test_the_retry_of_a_workflow_runs_only_failed_steps_again(make_place: MakePlace) -> None:
-    place = await make_place(tries_again)
-    run_id = await place.start("tries-again")
+async def test_the_retry_of_a_workflow_runs_only_failed_steps_again(make_process: MakeProcess) -> None:
+    process = await make_process(tries_again)
+    run_id = await process.start("tries-again")
 
-    assert (await place.ended(run_id))["output"] == 3
+    assert (await process.ended(run_id))["output"] == 3
     assert calls == {"before": 1, "pay": 3}
-    assert [row for row in await place.rows(run_id) if row[1] == "pay"] == [
+    assert [row for row in await process.rows(run_id) if row[1] == "pay"] == [
         ("NODE_FAILED", "pay", "", 1),
         ("NODE_FAILED", "pay", "@2", 1),
         ("NODE_COMPLETED", "pay", "@3", 1),
@@ -76,9 +76,9 @@ async def takes_another_way(ctx: Any, input: Any) -> Any:
     return "paid"
 
 
-async def test_a_later_attempt_may_take_another_way(make_place: MakePlace) -> None:
-    place = await make_place(takes_another_way)
-    run = await place.ended(await place.start("takes-another-way"))
+async def test_a_later_attempt_may_take_another_way(make_process: MakeProcess) -> None:
+    process = await make_process(takes_another_way)
+    run = await process.ended(await process.start("takes-another-way"))
 
     assert (run["output"], calls) == ("paid", {"pay": 2, "refund": 1})
 
@@ -97,17 +97,17 @@ async def waits_for_ever(ctx: Any, input: Any) -> Any:
     await ctx.step.run("hold", hold)
 
 
-async def test_a_cancelled_run_stops_its_step_and_tells_it(make_place: MakePlace) -> None:
-    place = await make_place(waits_for_ever)
-    run_id = await place.start("waits-for-ever")
+async def test_a_cancelled_run_stops_its_step_and_tells_it(make_process: MakeProcess) -> None:
+    process = await make_process(waits_for_ever)
+    run_id = await process.start("waits-for-ever")
     await asyncio.wait_for(held[0].wait(), PATIENCE_S)
     held[0].clear()
 
-    await place.services.workflows.cancel_run(run_id, tenant_id=TENANT, reason="enough")
+    await process.services.workflows.cancel_run(run_id, tenant_id=TENANT, reason="enough")
 
     await asyncio.wait_for(held[0].wait(), PATIENCE_S)
     assert stopped == [True]
-    run = await place.run_of(run_id)
+    run = await process.run_of(run_id)
     assert (run["status"], run["nodes"]) == ("CANCELLED", [])
 
 
@@ -121,15 +121,15 @@ async def asks_for_ever(ctx: Any, input: Any) -> Any:
     await ctx.step.wait_for_event("never")
 
 
-async def test_the_end_of_a_run_is_the_end_of_what_it_invoked(make_place: MakePlace) -> None:
-    place = await make_place(calls_for_ever, asks_for_ever)
-    run_id = await place.start("calls-for-ever")
-    await place.waiting(run_id)
-    (child,) = [run for run in await place.services.workflows.list_runs(tenant_id=TENANT, limit=9) if run["parentID"]]
+async def test_the_end_of_a_run_is_the_end_of_what_it_invoked(make_process: MakeProcess) -> None:
+    process = await make_process(calls_for_ever, asks_for_ever)
+    run_id = await process.start("calls-for-ever")
+    await process.waiting(run_id)
+    (child,) = [run for run in await process.services.workflows.list_runs(tenant_id=TENANT, limit=9) if run["parentID"]]
 
-    await place.services.workflows.cancel_run(run_id, tenant_id=TENANT, reason="enough")
+    await process.services.workflows.cancel_run(run_id, tenant_id=TENANT, reason="enough")
 
-    assert (await place.ended(child["instanceID"]))["status"] == "CANCELLED"
+    assert (await process.ended(child["instanceID"]))["status"] == "CANCELLED"
 
 
 @workflow(name="due", deadline="1500ms")
@@ -137,9 +137,9 @@ async def due(ctx: Any, input: Any) -> Any:
     await ctx.step.sleep("nap", "1h")
 
 
-async def test_the_deadline_of_the_definition_fails_the_run(make_place: MakePlace) -> None:
-    server = await make_place(works=False)
-    worker = await make_place(due)
+async def test_the_deadline_of_the_definition_fails_the_run(make_process: MakeProcess) -> None:
+    server = await make_process(works=False)
+    worker = await make_process(due)
     run_id = await server.start("due")
 
     assert (await worker.ended(run_id))["error"]["code"] == "DEADLINE_EXCEEDED"
@@ -151,11 +151,11 @@ async def asks_too_much(ctx: Any, input: Any) -> Any:
         await ctx.step.run("step", count, "step")
 
 
-async def test_a_run_has_only_so_many_steps(make_place: MakePlace, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_has_only_so_many_steps(make_process: MakeProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decide, "STEPS_MAX", 5)
-    place = await make_place(asks_too_much)
+    process = await make_process(asks_too_much)
 
-    assert (await place.ended(await place.start("asks-too-much")))["error"]["code"] == "STEP_LIMIT"
+    assert (await process.ended(await process.start("asks-too-much")))["error"]["code"] == "STEP_LIMIT"
 
 
 # -- what stays the same -----------------------------------------------------------------------------
@@ -172,10 +172,10 @@ async def remembers(ctx: Any, input: Any) -> Any:
     return picture
 
 
-async def test_time_and_dice_are_the_same_on_replay(make_place: MakePlace) -> None:
+async def test_time_and_dice_are_the_same_on_replay(make_process: MakeProcess) -> None:
     pictures.clear()
-    place = await make_place(remembers)
-    run = await place.ended(await place.start("remembers"))
+    process = await make_process(remembers)
+    run = await process.ended(await process.start("remembers"))
 
     assert pictures == [run["output"], run["output"]]
     assert run["output"][1] < run["output"][5]
@@ -188,9 +188,9 @@ async def greets(ctx: Any, input: Any) -> Any:
     return f"hello {input}"
 
 
-async def test_a_server_without_the_code_lists_and_starts_it(make_place: MakePlace) -> None:
-    worker = await make_place(greets)
-    server = await make_place(works=False)
+async def test_a_server_without_the_code_lists_and_starts_it(make_process: MakeProcess) -> None:
+    worker = await make_process(greets)
+    server = await make_process(works=False)
     listed = await server.services.workflows.get_all_workflows(tenant_id="another", limit=9)
 
     started = await server.services.workflows.execute_workflow("greets", "you", tenant_id="another")
@@ -207,23 +207,23 @@ DRAWN = {
 }
 
 
-async def test_the_name_of_a_coded_workflow_is_taken_for_every_tenant(make_place: MakePlace) -> None:
-    place = await make_place(greets)
+async def test_the_name_of_a_coded_workflow_is_taken_for_every_tenant(make_process: MakeProcess) -> None:
+    process = await make_process(greets)
 
     with pytest.raises(NameTaken):
-        await place.services.workflows.create_workflow(DRAWN, tenant_id="another")
+        await process.services.workflows.create_workflow(DRAWN, tenant_id="another")
     with pytest.raises(NameTaken):
-        await place.services.workflows.save_workflow(DRAWN, tenant_id="another")
+        await process.services.workflows.save_workflow(DRAWN, tenant_id="another")
     with pytest.raises(WorkflowIsCoded):
-        await place.services.workflows.update_workflow("greets", DRAWN, tenant_id="another")
+        await process.services.workflows.update_workflow("greets", DRAWN, tenant_id="another")
     with pytest.raises(WorkflowIsCoded):
-        await place.services.workflows.delete_workflow("greets", tenant_id="another")
+        await process.services.workflows.delete_workflow("greets", tenant_id="another")
 
 
-async def test_who_had_the_name_first_keeps_it(make_place: MakePlace) -> None:
-    server = await make_place(works=False)
+async def test_who_had_the_name_first_keeps_it(make_process: MakeProcess) -> None:
+    server = await make_process(works=False)
     drawn, _ = await server.services.workflows.create_workflow(DRAWN, tenant_id=TENANT)
-    worker = await make_place(greets)
+    worker = await make_process(greets)
     coded = await worker.services.workflows.get_workflow_by_id("greets", tenant_id="another")
 
     mine = await worker.services.workflows.get_workflow_by_id("greets", tenant_id=TENANT)
@@ -232,8 +232,8 @@ async def test_who_had_the_name_first_keeps_it(make_place: MakePlace) -> None:
     assert (mine.workflow_id, by_id.kind) == (drawn.workflow_id, "coded")
 
 
-async def test_a_drawn_workflow_starts_a_coded_one(make_place: MakePlace) -> None:
-    place = await make_place(greets)
+async def test_a_drawn_workflow_starts_a_coded_one(make_process: MakeProcess) -> None:
+    process = await make_process(greets)
     document = {
         "name": "calls-greets",
         "nodes": [
@@ -246,9 +246,9 @@ async def test_a_drawn_workflow_starts_a_coded_one(make_place: MakePlace) -> Non
             {"id": "e2", "upstreamNodeID": "call", "downstreamNodeID": "end"},
         ],
     }
-    await place.services.workflows.create_workflow(document, tenant_id=TENANT)
+    await process.services.workflows.create_workflow(document, tenant_id=TENANT)
 
-    assert (await place.ended(await place.start("calls-greets")))["output"] == {"g": "hello you"}
+    assert (await process.ended(await process.start("calls-greets")))["output"] == {"g": "hello you"}
 
 
 @pytest.mark.parametrize(
@@ -335,8 +335,8 @@ async def kept_for_days(ctx: Any, input: Any) -> Any:
     return None
 
 
-async def test_retention_and_deadline_may_be_timedeltas(make_place: MakePlace) -> None:
-    worker = await make_place(kept_for_days)
+async def test_retention_and_deadline_may_be_timedeltas(make_process: MakeProcess) -> None:
+    worker = await make_process(kept_for_days)
     run = await worker.ended(await worker.start("kept-for-days"))
 
     begun, deadline = (datetime.fromisoformat(run[at]) for at in ("createdAt", "deadlineAt"))
@@ -360,13 +360,13 @@ async def sleeps_long(ctx: Any, input: Any) -> Any:
     await ctx.step.sleep("nap", "1h")
 
 
-async def test_sleeping_runs_hold_no_slot_and_leave_nothing_in_memory(make_place: MakePlace) -> None:
+async def test_sleeping_runs_hold_no_slot_and_leave_nothing_in_memory(make_process: MakeProcess) -> None:
     earlier = _states_in_memory()  # what other tests have left behind; held here, so that no id comes twice
-    place = await make_place(sleeps_long, concurrency=2)
-    ids = [await place.start("sleeps-long") for _ in range(300)]
+    process = await make_process(sleeps_long, concurrency=2)
+    ids = [await process.start("sleeps-long") for _ in range(300)]
 
     for run_id in ids:
-        await place.waiting(run_id)
+        await process.waiting(run_id)
 
     alive = [each for each in _states_in_memory() if not any(each is known for known in earlier)]
     assert (calls["before"], alive) == (300, [])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch.durable.definition import workflow
-from tests.durable.conftest import MakePlace
+from tests.durable.conftest import MakeProcess
 
 EVENTS = {"approve": {"by": "ada"}, "reject": None}
 
@@ -20,30 +20,30 @@ async def decides(ctx: Any, input: Any) -> Any:
     return [came, isinstance(came, tuple)]
 
 
-async def test_it_returns_event_and_payload_of_the_first_that_fits(make_place: MakePlace) -> None:
-    place = await make_place(decides)
-    run_id = await place.start("decides")
-    await place.waiting(run_id)
+async def test_it_returns_event_and_payload_of_the_first_that_fits(make_process: MakeProcess) -> None:
+    process = await make_process(decides)
+    run_id = await process.start("decides")
+    await process.waiting(run_id)
 
-    assert not await place.signal(run_id, "approve", {"by": "bob"})
-    assert await place.signal(run_id, "reject", {"why": "late"})
+    assert not await process.signal(run_id, "approve", {"by": "bob"})
+    assert await process.signal(run_id, "reject", {"why": "late"})
 
-    assert (await place.ended(run_id))["output"] == [["reject", {"why": "late"}], True]
-    log = await place.services.workflows.get_log(run_id, tenant_id="default")
+    assert (await process.ended(run_id))["output"] == [["reject", {"why": "late"}], True]
+    log = await process.services.workflows.get_log(run_id, tenant_id="default")
     opened = next(row for row in log if row["nodeID"] == "decision")
     assert (opened["eventType"], opened["payload"]) == ("NODE_WAITING", {"events": EVENTS})
-    steps = await place.services.workflows.get_steps(run_id, tenant_id="default")
+    steps = await process.services.workflows.get_steps(run_id, tenant_id="default")
     assert steps[0]["output"] == {"event": "reject", "payload": {"why": "late"}}
 
 
-async def test_a_timeout_gives_none(make_place: MakePlace) -> None:
-    place = await make_place(decides)
+async def test_a_timeout_gives_none(make_process: MakeProcess) -> None:
+    process = await make_process(decides)
 
-    assert (await place.ended(await place.start("decides", "1100ms")))["output"] == [None, False]
+    assert (await process.ended(await process.start("decides", "1100ms")))["output"] == [None, False]
 
 
-async def test_a_signal_that_another_process_takes_in_wakes_the_parked_run(make_place: MakePlace) -> None:
-    worker, server = await make_place(decides), await make_place(works=False)
+async def test_a_signal_that_another_process_takes_in_wakes_the_parked_run(make_process: MakeProcess) -> None:
+    worker, server = await make_process(decides), await make_process(works=False)
     run_id = await worker.start("decides", "1h")
     await worker.waiting(run_id)
 
@@ -63,8 +63,8 @@ async def drains(ctx: Any, input: Any) -> Any:
     return [came, await ctx.step.wait_for_event("c", timeout=0), await ctx.step.wait_for_event("c", timeout=0)]
 
 
-async def test_kept_signals_are_drained_in_the_order_of_arrival_across_names(make_place: MakePlace) -> None:
-    server, worker = await make_place(works=False), await make_place(drains)
+async def test_kept_signals_are_drained_in_the_order_of_arrival_across_names(make_process: MakeProcess) -> None:
+    server, worker = await make_process(works=False), await make_process(drains)
     run_id = await server.start("drains")
     for number, event in enumerate("bacab"):
         await server.signal(run_id, event, {"n": number})
@@ -82,15 +82,15 @@ async def two_wait(ctx: Any, input: Any) -> Any:
     return await asyncio.gather(first, ctx.step.wait_for_event("one", event="go"))
 
 
-async def test_the_oldest_open_wait_gets_the_signal(make_place: MakePlace) -> None:
-    place = await make_place(two_wait)
-    run_id = await place.start("two-wait")
-    await place.waiting(run_id)
+async def test_the_oldest_open_wait_gets_the_signal(make_process: MakeProcess) -> None:
+    process = await make_process(two_wait)
+    run_id = await process.start("two-wait")
+    await process.waiting(run_id)
 
-    assert await place.signal(run_id, "go", 1)
-    assert await place.signal(run_id, "go", 2)
+    assert await process.signal(run_id, "go", 1)
+    assert await process.signal(run_id, "go", 2)
 
-    assert (await place.ended(run_id))["output"] == [["go", 1], 2]
+    assert (await process.ended(run_id))["output"] == [["go", 1], 2]
 
 
 NO_EVENTS: dict[str, Any] = {
@@ -105,10 +105,12 @@ async def asks_for_nothing(ctx: Any, input: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", NO_EVENTS)
-async def test_what_names_no_signals_is_refused_before_anything_is_written(make_place: MakePlace, kind: str) -> None:
-    place = await make_place(asks_for_nothing)
-    run_id = await place.start("asks-for-nothing", kind)
+async def test_what_names_no_signals_is_refused_before_anything_is_written(
+    make_process: MakeProcess, kind: str
+) -> None:
+    process = await make_process(asks_for_nothing)
+    run_id = await process.start("asks-for-nothing", kind)
 
-    run = await place.until(run_id, lambda run: run["status"] == "SUSPENDED")
+    run = await process.until(run_id, lambda run: run["status"] == "SUSPENDED")
     assert run["suspended"]["reason"] == "DEFINITION_ERROR"
-    assert not [row for row in await place.rows(run_id) if row[1]]
+    assert not [row for row in await process.rows(run_id) if row[1]]

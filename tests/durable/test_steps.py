@@ -19,7 +19,7 @@ from anabranch.durable.step_error import StepError
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.transitions import Outcome, Transition
 from anabranch.errors import NonRetryable
-from tests.durable.conftest import MakePlace
+from tests.durable.conftest import MakeProcess
 
 calls: Counter[str] = Counter()
 seen: list[Any] = []
@@ -56,12 +56,12 @@ async def steps_and_timers(ctx: Any, input: Any) -> Any:
         await asyncio.sleep(0.001)
 
 
-async def test_a_function_that_has_ended_leaves_no_step_to_the_garbage_collector(make_place: MakePlace) -> None:
-    place = await make_place(steps_and_timers)
+async def test_a_function_that_has_ended_leaves_no_step_to_the_garbage_collector(make_process: MakeProcess) -> None:
+    process = await make_process(steps_and_timers)
     gc.collect()
     gc.disable()
     try:
-        await place.ended(await place.start("steps-and-timers"))
+        await process.ended(await process.start("steps-and-timers"))
         gc.set_debug(gc.DEBUG_SAVEALL)
         gc.collect()
         left = [each for each in gc.garbage if isinstance(each, FunctionRun | StepCall | CodedState)]
@@ -78,12 +78,12 @@ async def retries(ctx: Any, input: Any) -> Any:
     return await ctx.step.run("pay", fails, "pay", input, retry=QUICK)
 
 
-async def test_a_failing_step_is_tried_again_and_the_later_attempts_are_in_the_log(make_place: MakePlace) -> None:
-    place = await make_place(retries)
-    run_id = await place.start("retries", 2)
+async def test_a_failing_step_is_tried_again_and_the_later_attempts_are_in_the_log(make_process: MakeProcess) -> None:
+    process = await make_process(retries)
+    run_id = await process.start("retries", 2)
 
-    assert (await place.ended(run_id))["output"] == "yes 3"
-    assert [row for row in await place.rows(run_id) if row[1] == "pay"] == [
+    assert (await process.ended(run_id))["output"] == "yes 3"
+    assert [row for row in await process.rows(run_id) if row[1] == "pay"] == [
         ("NODE_ATTEMPT_FAILED", "pay", "", 1),
         ("NODE_DISPATCHED", "pay", "", 2),
         ("NODE_ATTEMPT_FAILED", "pay", "", 2),
@@ -92,11 +92,13 @@ async def test_a_failing_step_is_tried_again_and_the_later_attempts_are_in_the_l
     ]
 
 
-async def test_the_last_attempt_fails_the_run_with_type_message_and_the_authors_lines(make_place: MakePlace) -> None:
-    place = await make_place(retries)
-    run_id = await place.start("retries", 9)
+async def test_the_last_attempt_fails_the_run_with_type_message_and_the_authors_lines(
+    make_process: MakeProcess,
+) -> None:
+    process = await make_process(retries)
+    run_id = await process.start("retries", 9)
 
-    run = await place.ended(run_id)
+    run = await process.ended(run_id)
 
     assert run["status"] == "FAILED"
     error = run["error"]
@@ -111,13 +113,13 @@ async def waits_for_an_attempt(ctx: Any, input: Any) -> Any:
     return await ctx.step.run("pay", fails, "pay", 1, retry=retry)
 
 
-async def test_a_long_wait_for_the_next_attempt_frees_the_worker(make_place: MakePlace) -> None:
-    place = await make_place(waits_for_an_attempt)
-    run_id = await place.start("waits-for-a-try")
+async def test_a_long_wait_for_the_next_attempt_frees_the_worker(make_process: MakeProcess) -> None:
+    process = await make_process(waits_for_an_attempt)
+    run_id = await process.start("waits-for-a-try")
 
-    await place.waiting(run_id)
+    await process.waiting(run_id)
 
-    assert (await place.ended(run_id))["output"] == "yes 2"
+    assert (await process.ended(run_id))["output"] == "yes 2"
     assert calls == {"pay": 2}
 
 
@@ -131,9 +133,9 @@ async def catches(ctx: Any, input: Any) -> Any:
         return [failure.type, failure.message, failure.code, failure.attempt, failure.is_a(f"{__name__}.Declined")]
 
 
-async def test_a_caught_step_error_is_the_same_on_the_first_run_and_on_replay(make_place: MakePlace) -> None:
-    place = await make_place(catches)
-    run = await place.ended(await place.start("catches"))
+async def test_a_caught_step_error_is_the_same_on_the_first_run_and_on_replay(make_process: MakeProcess) -> None:
+    process = await make_process(catches)
+    run = await process.ended(await process.start("catches"))
 
     assert run["output"] == [f"{__name__}.Declined", "no 1", "HANDLER_ERROR", 1, True]
     (first, cause), (replayed, nothing) = seen
@@ -151,9 +153,9 @@ async def refuses(ctx: Any, input: Any) -> Any:
     await ctx.step.run("refuse", refuse)
 
 
-async def test_non_retryable_stops_at_once(make_place: MakePlace) -> None:
-    place = await make_place(refuses)
-    run = await place.ended(await place.start("refuses"))
+async def test_non_retryable_stops_at_once(make_process: MakeProcess) -> None:
+    process = await make_process(refuses)
+    run = await process.ended(await process.start("refuses"))
 
     assert (run["error"]["code"], calls["refuse"]) == ("NO_FUNDS", 1)
 
@@ -163,9 +165,9 @@ async def hangs(ctx: Any, input: Any) -> Any:
     await ctx.step.run("hang", asyncio.Event().wait, timeout="30ms", retry={"attempts": 1})
 
 
-async def test_a_step_that_is_too_slow_fails_with_node_timeout(make_place: MakePlace) -> None:
-    place = await make_place(hangs)
-    run = await place.ended(await place.start("hangs"))
+async def test_a_step_that_is_too_slow_fails_with_node_timeout(make_process: MakeProcess) -> None:
+    process = await make_process(hangs)
+    run = await process.ended(await process.start("hangs"))
 
     assert run["error"]["code"] == "NODE_TIMEOUT"
 
@@ -179,9 +181,9 @@ async def returns(ctx: Any, input: Any) -> Any:
 @pytest.mark.parametrize(
     ("kind", "code"), [("set", "VALUE_NOT_STORABLE"), ("large", "VALUE_TOO_LARGE"), ("nan", "VALUE_NOT_STORABLE")]
 )
-async def test_what_cannot_be_stored_fails_its_step_at_once(make_place: MakePlace, kind: str, code: str) -> None:
-    place = await make_place(returns)
-    run = await place.ended(await place.start("returns", kind))
+async def test_what_cannot_be_stored_fails_its_step_at_once(make_process: MakeProcess, kind: str, code: str) -> None:
+    process = await make_process(returns)
+    run = await process.ended(await process.start("returns", kind))
 
     assert (run["error"]["code"], run["error"]["nodeID"]) == (code, "return")
     assert calls["return"] == 1
@@ -195,12 +197,12 @@ async def shares(ctx: Any, input: Any) -> Any:
     await ctx.step.run("hold", asyncio.Event().wait)
 
 
-async def test_what_a_function_does_to_a_result_does_not_change_the_journal(make_place: MakePlace) -> None:
-    place = await make_place(shares)
-    run_id = await place.start("shares")
-    await place.until(run_id, lambda _: seen != [])
+async def test_what_a_function_does_to_a_result_does_not_change_the_journal(make_process: MakeProcess) -> None:
+    process = await make_process(shares)
+    run_id = await process.start("shares")
+    await process.until(run_id, lambda _: seen != [])
 
-    held = place.services.engine.orchestrator.owned.get(run_id)
+    held = process.services.engine.orchestrator.owned.get(run_id)
     assert held is not None and isinstance(held.state, CodedState)
     assert held.state.steps["get", ""].output.value == {"items": [1]}
 
@@ -212,9 +214,11 @@ async def goes_on(ctx: Any, input: Any) -> Any:
         seen.append(f"answered {name}")
 
 
-async def test_a_function_goes_on_only_after_the_commit(make_place: MakePlace, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = await make_place(goes_on)
-    store = place.services.engine.store
+async def test_a_function_goes_on_only_after_the_commit(
+    make_process: MakeProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = await make_process(goes_on)
+    store = process.services.engine.store
     commit = store.commit
 
     async def noted(transitions: Sequence[Transition], *, may_wait: bool = False) -> Outcome:
@@ -224,7 +228,7 @@ async def test_a_function_goes_on_only_after_the_commit(make_place: MakePlace, m
         return outcome
 
     monkeypatch.setattr(store, "commit", noted)
-    await place.ended(await place.start("goes-on"))
+    await process.ended(await process.start("goes-on"))
 
     assert seen == ["committed a", "answered a", "committed b", "answered b"]
 
@@ -234,12 +238,12 @@ async def repeats(ctx: Any, input: Any) -> Any:
     return [await ctx.step.run("fetch", count, "fetch", number) for number in range(3)]
 
 
-async def test_repeated_names_are_numbered_in_call_order(make_place: MakePlace) -> None:
-    place = await make_place(repeats)
-    run_id = await place.start("repeats")
+async def test_repeated_names_are_numbered_in_call_order(make_process: MakeProcess) -> None:
+    process = await make_process(repeats)
+    run_id = await process.start("repeats")
 
-    assert (await place.ended(run_id))["output"] == [0, 1, 2]
-    scopes = [scope for kind, name, scope, _ in await place.rows(run_id) if name == "fetch"]
+    assert (await process.ended(run_id))["output"] == [0, 1, 2]
+    scopes = [scope for kind, name, scope, _ in await process.rows(run_id) if name == "fetch"]
     assert scopes == ["", "#2", "#3"]
 
 
@@ -248,13 +252,13 @@ async def misnames(ctx: Any, input: Any) -> Any:
     await ctx.step.run("a b", count, "a b")
 
 
-async def test_a_name_that_cannot_be_is_refused_before_anything_is_written(make_place: MakePlace) -> None:
-    place = await make_place(misnames)
-    run_id = await place.start("misnames")
+async def test_a_name_that_cannot_be_is_refused_before_anything_is_written(make_process: MakeProcess) -> None:
+    process = await make_process(misnames)
+    run_id = await process.start("misnames")
 
-    run = await place.until(run_id, lambda run: run["status"] == "SUSPENDED")
+    run = await process.until(run_id, lambda run: run["status"] == "SUSPENDED")
     assert run["suspended"]["reason"] == "DEFINITION_ERROR"
-    assert not [row for row in await place.rows(run_id) if row[1]]
+    assert not [row for row in await process.rows(run_id) if row[1]]
     assert not calls
 
 
@@ -268,14 +272,14 @@ async def waits_for_nothing(ctx: Any, input: Any) -> Any:
 
 @pytest.mark.parametrize("kind", NO_EVENTS)
 async def test_a_wait_for_what_no_signal_can_be_called_is_refused_before_anything_is_written(
-    make_place: MakePlace, kind: str
+    make_process: MakeProcess, kind: str
 ) -> None:
-    place = await make_place(waits_for_nothing)
-    run_id = await place.start("waits-for-nothing", kind)
+    process = await make_process(waits_for_nothing)
+    run_id = await process.start("waits-for-nothing", kind)
 
-    run = await place.until(run_id, lambda run: run["status"] == "SUSPENDED")
+    run = await process.until(run_id, lambda run: run["status"] == "SUSPENDED")
     assert run["suspended"]["reason"] == "DEFINITION_ERROR"
-    assert not [row for row in await place.rows(run_id) if row[1]]
+    assert not [row for row in await process.rows(run_id) if row[1]]
 
 
 @workflow(name="asks-for-no-text")
@@ -290,15 +294,15 @@ async def asks_for_no_text(ctx: Any, input: Any) -> Any:
 
 
 @pytest.mark.parametrize("what", ["workflow", "run_id", "event"])
-async def test_what_must_be_text_is_refused_by_its_name(make_place: MakePlace, what: str) -> None:
-    place = await make_place(asks_for_no_text)
-    run_id = await place.start("asks-for-no-text", what)
-    run = await place.until(run_id, lambda run: run["status"] == "SUSPENDED")
+async def test_what_must_be_text_is_refused_by_its_name(make_process: MakeProcess, what: str) -> None:
+    process = await make_process(asks_for_no_text)
+    run_id = await process.start("asks-for-no-text", what)
+    run = await process.until(run_id, lambda run: run["status"] == "SUSPENDED")
 
     assert run["suspended"]["reason"] == "DEFINITION_ERROR"
     message = run["suspended"]["message"]
     assert message.startswith(f"step 'ask': {what}") and "is text, not" in message
-    assert not [row for row in await place.rows(run_id) if row[1]]
+    assert not [row for row in await process.rows(run_id) if row[1]]
 
 
 @workflow(name="nests")
@@ -309,9 +313,9 @@ async def nests(ctx: Any, input: Any) -> Any:
     await ctx.step.run("outer", outer, retry=QUICK)
 
 
-async def test_a_step_cannot_contain_another_and_is_not_tried_again(make_place: MakePlace) -> None:
-    place = await make_place(nests)
-    run = await place.ended(await place.start("nests"))
+async def test_a_step_cannot_contain_another_and_is_not_tried_again(make_process: MakeProcess) -> None:
+    process = await make_process(nests)
+    run = await process.ended(await process.start("nests"))
 
     assert (run["error"]["code"], run["error"]["attempt"]) == ("INVALID_DEFINITION", 1)
     assert "cannot contain" in run["error"]["message"]
@@ -326,9 +330,9 @@ async def threads(ctx: Any, input: Any) -> Any:
     return await ctx.step.run("where", where)
 
 
-async def test_a_function_that_is_not_async_runs_in_a_thread(make_place: MakePlace) -> None:
-    place = await make_place(threads)
-    run = await place.ended(await place.start("threads"))
+async def test_a_function_that_is_not_async_runs_in_a_thread(make_process: MakeProcess) -> None:
+    process = await make_process(threads)
+    run = await process.ended(await process.start("threads"))
 
     assert run["output"].startswith("coded-step")
 
@@ -339,32 +343,32 @@ async def asks(ctx: Any, input: Any) -> Any:
     return await ctx.step.wait_for_event("verify", match={"user": 1}, timeout=input)
 
 
-async def test_a_wait_takes_the_fitting_signal(make_place: MakePlace) -> None:
-    place = await make_place(asks)
-    run_id = await place.start("asks")
-    await place.waiting(run_id)
+async def test_a_wait_takes_the_fitting_signal(make_process: MakeProcess) -> None:
+    process = await make_process(asks)
+    run_id = await process.start("asks")
+    await process.waiting(run_id)
 
-    assert not await place.signal(run_id, "verify", {"user": 2})
-    assert await place.signal(run_id, "verify", {"user": 1, "ok": True})
+    assert not await process.signal(run_id, "verify", {"user": 2})
+    assert await process.signal(run_id, "verify", {"user": 1, "ok": True})
 
-    assert (await place.ended(run_id))["output"] == {"user": 1, "ok": True}
+    assert (await process.ended(run_id))["output"] == {"user": 1, "ok": True}
 
 
-async def test_a_signal_that_came_first_is_kept_for_the_wait(make_place: MakePlace) -> None:
-    early = await make_place(works=False)
-    worker = await make_place(asks)
+async def test_a_signal_that_came_first_is_kept_for_the_wait(make_process: MakeProcess) -> None:
+    early = await make_process(works=False)
+    worker = await make_process(asks)
     run_id = await early.start("asks")
     await early.signal(run_id, "verify", {"user": 1})
 
     assert (await worker.ended(run_id))["output"] == {"user": 1}
 
 
-async def test_a_wait_that_times_out_gives_none(make_place: MakePlace) -> None:
-    place = await make_place(asks)
-    run_id = await place.start("asks", "50ms")
+async def test_a_wait_that_times_out_gives_none(make_process: MakeProcess) -> None:
+    process = await make_process(asks)
+    run_id = await process.start("asks", "50ms")
 
-    assert (await place.ended(run_id))["output"] is None
-    log = await place.services.workflows.get_log(run_id, tenant_id="default")
+    assert (await process.ended(run_id))["output"] is None
+    log = await process.services.workflows.get_log(run_id, tenant_id="default")
     assert [row["nextHandle"] for row in log if row["eventType"] == "NODE_COMPLETED"] == ["timeout"]
 
 
@@ -386,25 +390,25 @@ async def broken(ctx: Any, input: Any) -> Any:
     raise ValueError("broken")
 
 
-async def test_an_invoked_run_hands_its_output_on(make_place: MakePlace) -> None:
-    place = await make_place(parent, child)
-    run_id = await place.start("parent", {"child": "child"})
+async def test_an_invoked_run_hands_its_output_on(make_process: MakeProcess) -> None:
+    process = await make_process(parent, child)
+    run_id = await process.start("parent", {"child": "child"})
 
-    assert (await place.ended(run_id))["output"] == {"twice": 40}
+    assert (await process.ended(run_id))["output"] == {"twice": 40}
     assert calls == {"double": 1}
-    runs = await place.services.workflows.list_runs(tenant_id="default", limit=9)
+    runs = await process.services.workflows.list_runs(tenant_id="default", limit=9)
     assert [run["parentID"] for run in runs if run["name"] == "child"] == [run_id]
 
 
-async def test_an_invoked_run_that_fails_raises_child_failed(make_place: MakePlace) -> None:
-    place = await make_place(parent, broken)
+async def test_an_invoked_run_that_fails_raises_child_failed(make_process: MakeProcess) -> None:
+    process = await make_process(parent, broken)
 
-    assert (await place.ended(await place.start("parent", {"child": "broken"})))["output"] == "CHILD_FAILED"
+    assert (await process.ended(await process.start("parent", {"child": "broken"})))["output"] == "CHILD_FAILED"
 
 
-async def test_a_function_error_outside_of_steps_fails_the_run(make_place: MakePlace) -> None:
-    place = await make_place(broken)
-    error = (await place.ended(await place.start("broken")))["error"]
+async def test_a_function_error_outside_of_steps_fails_the_run(make_process: MakeProcess) -> None:
+    process = await make_process(broken)
+    error = (await process.ended(await process.start("broken")))["error"]
 
     assert (error["code"], error["type"], error["message"]) == ("HANDLER_ERROR", "ValueError", "broken")
 
@@ -416,16 +420,16 @@ async def tells(ctx: Any, input: Any) -> Any:
     return delivered
 
 
-async def test_a_signal_from_a_step_is_sent_once(make_place: MakePlace) -> None:
-    place = await make_place(asks, tells)
-    asking = await place.start("asks")
-    await place.waiting(asking)
+async def test_a_signal_from_a_step_is_sent_once(make_process: MakeProcess) -> None:
+    process = await make_process(asks, tells)
+    asking = await process.start("asks")
+    await process.waiting(asking)
 
-    telling = await place.start("tells", asking)
+    telling = await process.start("tells", asking)
 
-    assert (await place.ended(asking))["output"] == {"user": 1}
-    assert (await place.ended(telling))["output"] is True
-    log = await place.services.workflows.get_log(asking, tenant_id="default")
+    assert (await process.ended(asking))["output"] == {"user": 1}
+    assert (await process.ended(telling))["output"] is True
+    log = await process.services.workflows.get_log(asking, tenant_id="default")
     assert sum(row["eventType"] == "SIGNAL_RECEIVED" for row in log) == 1
 
 
@@ -438,9 +442,9 @@ async def forgets(ctx: Any, input: Any) -> Any:
     return "done"
 
 
-async def test_a_step_that_is_not_awaited_fails_the_run_and_names_the_line(make_place: MakePlace) -> None:
-    place = await make_place(forgets)
-    run = await place.ended(await place.start("forgets"))
+async def test_a_step_that_is_not_awaited_fails_the_run_and_names_the_line(make_process: MakeProcess) -> None:
+    process = await make_process(forgets)
+    run = await process.ended(await process.start("forgets"))
 
     assert (run["status"], calls) == ("FAILED", {"first": 1})
     line = inspect.getsourcelines(forgets.function)[1] + 3
@@ -462,9 +466,9 @@ async def gives_away(ctx: Any, input: Any) -> Any:
     return [await task, *gathered, timed, grouped.result()] + [6] * late.done()
 
 
-async def test_a_step_that_is_awaited_by_somebody_else_is_awaited(make_place: MakePlace) -> None:
-    place = await make_place(gives_away)
-    run = await place.ended(await place.start("gives-away"))
+async def test_a_step_that_is_awaited_by_somebody_else_is_awaited(make_process: MakeProcess) -> None:
+    process = await make_process(gives_away)
+    run = await process.ended(await process.start("gives-away"))
 
     assert (run["error"], run["output"]) == (None, [1, 2, 3, 4, 5])
 
@@ -475,9 +479,9 @@ async def fails_anyway(ctx: Any, input: Any) -> Any:
     raise Declined("of its own")
 
 
-async def test_a_function_that_fails_fails_with_its_own_error(make_place: MakePlace) -> None:
-    place = await make_place(fails_anyway)
-    run = await place.ended(await place.start("fails-anyway"))
+async def test_a_function_that_fails_fails_with_its_own_error(make_process: MakeProcess) -> None:
+    process = await make_process(fails_anyway)
+    run = await process.ended(await process.start("fails-anyway"))
 
     assert run["error"]["message"] == "of its own"
 
@@ -513,19 +517,19 @@ async def hangs_once(ctx: Any, input: Any) -> Any:
 
 
 async def test_the_next_attempt_waits_for_a_thread_that_goes_on_after_its_timeout(
-    make_place: MakePlace, caplog: pytest.LogCaptureFixture
+    make_process: MakeProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     slow = Overlap()
     seen.append(slow)
-    place = await make_place(hangs_once)
-    run_id = await place.start("hangs-once")
-    await place.until(run_id, lambda run: f"step slow of run {run_id} waits for an earlier attempt" in caplog.text)
+    process = await make_process(hangs_once)
+    run_id = await process.start("hangs-once")
+    await process.until(run_id, lambda run: f"step slow of run {run_id} waits for an earlier attempt" in caplog.text)
 
-    assert ("NODE_DISPATCHED", "slow", "", 2) in await place.rows(run_id)
+    assert ("NODE_DISPATCHED", "slow", "", 2) in await process.rows(run_id)
     assert calls["slow"] == 1, "the second attempt has begun, and has not been called"
     slow.release.set()
 
-    run = await place.ended(run_id)
+    run = await process.ended(run_id)
     assert (run["output"], calls["slow"], slow.most) == ("second", 2, 1)
 
 
@@ -535,17 +539,17 @@ async def hangs_in_an_attempt(ctx: Any, input: Any) -> Any:
 
 
 async def test_the_next_attempt_of_the_workflow_waits_for_it_too(
-    make_place: MakePlace, caplog: pytest.LogCaptureFixture
+    make_process: MakeProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     slow = Overlap()
     seen.append(slow)
-    place = await make_place(hangs_in_an_attempt)
-    run_id = await place.start("hangs-in-an-attempt")
-    await place.until(run_id, lambda run: f"run {run_id} waits for an earlier attempt" in caplog.text)
-    assert ("NODE_DISPATCHED", "", "", 2) in await place.rows(run_id)
+    process = await make_process(hangs_in_an_attempt)
+    run_id = await process.start("hangs-in-an-attempt")
+    await process.until(run_id, lambda run: f"run {run_id} waits for an earlier attempt" in caplog.text)
+    assert ("NODE_DISPATCHED", "", "", 2) in await process.rows(run_id)
     slow.release.set()
 
-    run = await place.ended(run_id)
+    run = await process.ended(run_id)
     assert (run["output"], slow.most) == ("second", 1)
 
 
@@ -574,11 +578,11 @@ WHO = {
 
 
 @pytest.mark.parametrize("what", WHO)
-async def test_a_value_that_cannot_be_kept_is_told_with_step_and_run(make_place: MakePlace, what: str) -> None:
-    place = await make_place(keeps_no_set)
-    run_id = await place.start("keeps-no-set", what)
+async def test_a_value_that_cannot_be_kept_is_told_with_step_and_run(make_process: MakeProcess, what: str) -> None:
+    process = await make_process(keeps_no_set)
+    run_id = await process.start("keeps-no-set", what)
 
-    assert (await place.ended(run_id))["error"]["message"].startswith(WHO[what].format(run_id))
+    assert (await process.ended(run_id))["error"]["message"].startswith(WHO[what].format(run_id))
 
 
 @workflow(name="keeps-busy")
@@ -593,13 +597,13 @@ async def hold_until_stopped() -> None:
 
 
 async def test_a_run_that_is_dropped_is_told_with_the_steps_under_way(
-    make_place: MakePlace, caplog: pytest.LogCaptureFixture
+    make_process: MakeProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    place = await make_place(keeps_busy)
-    run_id = await place.start("keeps-busy")
-    await place.until(run_id, lambda run: calls["held"] == 10)
+    process = await make_process(keeps_busy)
+    run_id = await process.start("keeps-busy")
+    await process.until(run_id, lambda run: calls["held"] == 10)
 
-    place.services.engine.orchestrator.owned.drop(run_id, "its lease could not be extended")
+    process.services.engine.orchestrator.owned.drop(run_id, "its lease could not be extended")
 
     names = ", ".join(sorted(["hold", *(f"hold#{number}" for number in range(2, 11))])[:8])
     message = f"dropped run {run_id}: its lease could not be extended; under way: {names}, 2 more"

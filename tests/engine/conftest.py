@@ -164,7 +164,7 @@ async def make_process(database_url: str) -> AsyncIterator[MakeProcess]:
         hinted: bool = False,
         leads: bool = False,
         knows_leader: bool = False,
-        place: str | None = None,
+        target: str | None = None,
         **options: Any,
     ) -> Process:
         store = open_store(database_url)
@@ -179,11 +179,11 @@ async def make_process(database_url: str) -> AsyncIterator[MakeProcess]:
             options=EngineOptions(leads=leads, **options),
             line=line,
             watch=watch,
-            place=place,
+            target=target,
             leaders=open_leader_rows(store) if leads or knows_leader else None,
             console=Console(rows=ConsoleTable(store), options=ConsoleOptions()),
         )
-        if hinted or place is not None:
+        if hinted or target is not None:
             store.report_to(engine.hints)
         process = Process(engine, children, pending_max=pending_max)
         started.append(process)

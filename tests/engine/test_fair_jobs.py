@@ -16,16 +16,16 @@ CODE = {"code": "return 1"}
 
 
 class DoorKeeper:
-    """A gate that a test opens: so many places, and so many of them for one tenant."""
+    """A gate that a test opens: so many slots, and so many of them for one tenant."""
 
-    def __init__(self, places: int, of_one: int) -> None:
-        self.places = places
+    def __init__(self, slots: int, of_one: int) -> None:
+        self.slots = slots
         self.of_one = of_one
         self.inside: list[str] = []
         self._opened: list[Callable[[], None]] = []
 
     def is_open(self) -> bool:
-        return len(self.inside) < self.places
+        return len(self.inside) < self.slots
 
     def admits(self, tenant_id: str) -> bool:
         return self.is_open() and self.inside.count(tenant_id) < self.of_one
@@ -67,7 +67,7 @@ def test_a_tenant_that_comes_back_waits_for_all_others():
 
 
 def test_jobs_at_a_closed_gate_hold_up_neither_their_own_tenant_nor_another():
-    gate = DoorKeeper(places=2, of_one=1)
+    gate = DoorKeeper(slots=2, of_one=1)
     jobs = FairJobs({"python": gate})
     for number in range(3):
         jobs.add(_job("busy", number, "python"))
@@ -82,7 +82,7 @@ def test_jobs_at_a_closed_gate_hold_up_neither_their_own_tenant_nor_another():
     assert jobs.pop() is None, "all others have to wait"
     assert jobs.waiting == 2
     gate.leave("quiet")
-    assert jobs.pop() is None, "the free place is not for the tenant that has its share"
+    assert jobs.pop() is None, "the free slot is not for the tenant that has its share"
     gate.leave("busy")
     assert _told(jobs.pop()) == "busy 1"
 
@@ -99,7 +99,7 @@ class NodeJob:
 
 async def test_jobs_that_wait_for_a_gate_hold_no_slot():
     """One slot: it is always free for a neighbour's job, however many wait for the gate."""
-    gate, done = DoorKeeper(places=1, of_one=1), []
+    gate, done = DoorKeeper(slots=1, of_one=1), []
     queue = LocalTaskQueue({"python": gate})
     release = asyncio.Event()
 

@@ -457,7 +457,7 @@ async def test_engines_of_one_process_tell_each_other_without_the_database(
 ) -> None:
     monkeypatch.setattr(run_waits, "LOOK_MS", NEVER_MS)
     monkeypatch.setattr(run_waits, "FIRST_LOOK_MS", NEVER_MS)
-    peers: dict[str, Any] = {"poll_ms": NEVER_MS, "place": "one database"}
+    peers: dict[str, Any] = {"poll_ms": NEVER_MS, "target": "one database"}
     worker = await make_process(**peers)
     client, stranger = await make_process(works=False, **peers), await make_process(poll_ms=NEVER_MS)
     waits = RunWaits(client.engine)
@@ -473,7 +473,7 @@ async def test_engines_of_one_process_tell_each_other_without_the_database(
 
 async def test_peers_receive_hints_on_their_own_loops_until_they_leave() -> None:
     heard: list[tuple[str, str, list[str]]] = []
-    here = LocalPeers("a place", receive=lambda *_: heard.append(("here", *_)), watches=lambda _, *, ended: False)  # type: ignore[arg-type]
+    here = LocalPeers("a database", receive=lambda *_: heard.append(("here", *_)), watches=lambda _, *, ended: False)  # type: ignore[arg-type]
     joined, leaving = threading.Event(), threading.Event()
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -483,7 +483,7 @@ async def test_peers_receive_hints_on_their_own_loops_until_they_leave() -> None
             heard.append((threading.current_thread().name, channel, ids))
             loop.call_soon_threadsafe(told.set)
 
-        elsewhere = LocalPeers("a place", receive=note, watches=lambda each, *, ended: each == "watched")
+        elsewhere = LocalPeers("a database", receive=note, watches=lambda each, *, ended: each == "watched")
         elsewhere.join()
         joined.set()
         await asyncio.to_thread(leaving.wait)

@@ -39,7 +39,7 @@ def database_url(servers: ReplicatedServers) -> str:
 @pytest.fixture
 async def standby_first(servers: ReplicatedServers) -> AsyncIterator[SqlStore]:
     """A store whose URL names the standby first."""
-    url = f"postgresql://postgres@{servers.standby.place},{servers.primary.place}/postgres"
+    url = f"postgresql://postgres@{servers.standby.address},{servers.primary.address}/postgres"
     store = open_store(url)
     yield store
     await store.stop()

@@ -33,8 +33,8 @@ def projects(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project of each template."""
     folder = tmp_path_factory.mktemp("projects")
     for template in TEMPLATES:
-        for place, content in template.project_files("shop").items():
-            path = folder / template.name / place
+        for relative_path, content in template.project_files("shop").items():
+            path = folder / template.name / relative_path
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
     return folder
@@ -107,9 +107,9 @@ def test_a_picture_shows_names_as_text_and_draws_edges_back_below() -> None:
 
 def test_an_edge_past_other_nodes_has_a_way_of_its_own() -> None:
     layout = lay_out(["a", "b", "c"], [("a", "b"), ("b", "c"), ("a", "c")])
-    [place] = layout.ways["a", "c"]
-    assert place[0] == layout.positions["b"][0]
-    assert place[1] != layout.positions["b"][1]
+    [waypoint] = layout.ways["a", "c"]
+    assert waypoint[0] == layout.positions["b"][0]
+    assert waypoint[1] != layout.positions["b"][1]
 
 
 def test_an_unknown_template_is_refused_with_the_names_of_all() -> None:

@@ -75,13 +75,13 @@ def test_a_server_that_is_not_there_is_waited_for_no_longer_than_asked(
 ) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can answer there
-        place = f"127.0.0.1:{closed.getsockname()[1]}"
-        monkeypatch.setenv("ANABRANCH_DATABASE_URL", f"postgresql://someone:{SECRET}@{place}/runs")
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        monkeypatch.setenv("ANABRANCH_DATABASE_URL", f"postgresql://someone:{SECRET}@{address}/runs")
         monkeypatch.setenv("ANABRANCH_DATABASE_WAIT", "0")
         for_people = anabranch("run", write("plain.json", PLAIN))
         for_programs = anabranch("runs", "list", "--json")
     assert (for_people.code, for_programs.code) == (1, 1)
-    assert for_people.err.startswith("error STORE_UNAVAILABLE: ") and place in for_people.err
+    assert for_people.err.startswith("error STORE_UNAVAILABLE: ") and address in for_people.err
     assert len(for_people.err.splitlines()) == 2
     assert for_programs.document["error"]["code"] == "STORE_UNAVAILABLE"
     assert SECRET not in for_people.err + for_programs.out
@@ -159,14 +159,14 @@ def plain_user() -> Iterator[None]:
 def closed_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A current directory with a workflow and an empty database, in which nobody may write."""
     with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
-        (place / "plain.json").write_text(json.dumps(PLAIN))
-        upgrade(f"sqlite:///{place / 'closed.db'}")
-        (place / "closed.db").chmod(0o444)
-        place.chmod(0o555)
-        monkeypatch.chdir(place)
-        yield place
-        place.chmod(0o755)
+        directory = Path(name)
+        (directory / "plain.json").write_text(json.dumps(PLAIN))
+        upgrade(f"sqlite:///{directory / 'closed.db'}")
+        (directory / "closed.db").chmod(0o444)
+        directory.chmod(0o555)
+        monkeypatch.chdir(directory)
+        yield directory
+        directory.chmod(0o755)
 
 
 @pytest.mark.parametrize("name", ["new.db", "closed.db", ".anabranch/new.db"])

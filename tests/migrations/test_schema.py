@@ -63,7 +63,7 @@ def test_the_newest_migration_is_the_one_that_the_code_works_with() -> None:
 
 def test_running_all_migrations_gives_the_tables_of_the_code_on_sqlite(tmp_path: Path) -> None:
     migrated, made = f"sqlite:///{tmp_path / 'migrated.db'}", f"sqlite:///{tmp_path / 'made.db'}"
-    _on(migrated, lambda connection: run_migrations(connection, place=migrated))
+    _on(migrated, lambda connection: run_migrations(connection, target=migrated))
     upgrade(made)
     assert _on(migrated, _everything) == _on(made, _everything)
     assert current(made) == current(migrated) == SCHEMA_REVISION

@@ -125,9 +125,9 @@ def hunters_of(path: str) -> tuple[str, ...]:
 
 
 def _is_caught(copy: Path, path: str, mutant: Mutant) -> bool:
-    place = copy / path
-    original = place.read_text()
-    place.write_text(mutant.text)
+    copied = copy / path
+    original = copied.read_text()
+    copied.write_text(mutant.text)
     try:
         ended = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *hunters_of(path)],
@@ -141,7 +141,7 @@ def _is_caught(copy: Path, path: str, mutant: Mutant) -> bool:
     except subprocess.TimeoutExpired:
         return True
     finally:
-        place.write_text(original)
+        copied.write_text(original)
     return ended.returncode != 0
 
 

@@ -44,7 +44,7 @@ class Mutant:
 def mutants_of(source: str) -> list[Mutant]:
     """Every mutant of a file, in the order of its lines."""
     tree = ast.parse(source)
-    ignored = {id(part) for place in _without_behaviour(tree) for part in ast.walk(place)}
+    ignored = {id(part) for node in _without_behaviour(tree) for part in ast.walk(node)}
     lines = source.splitlines(keepends=True)
     starts = [0]
     for line in lines:

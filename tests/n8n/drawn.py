@@ -42,8 +42,8 @@ class Drawn:
             outputs = connections.setdefault(source, {"main": []})["main"]
             outputs.extend([] for _ in range(output + 1 - len(outputs)))
             outputs[output].append({"node": target, "type": "main", "index": into})
-        placed = [{"position": [number * 200, 0], **node} for number, node in enumerate(nodes)]
-        return {"name": self.name, "nodes": placed, "connections": connections, "settings": {}}
+        positioned = [{"position": [number * 200, 0], **node} for number, node in enumerate(nodes)]
+        return {"name": self.name, "nodes": positioned, "connections": connections, "settings": {}}
 
 
 def node(name: str, kind: str, version: float, **parameters: Any) -> dict[str, Any]:

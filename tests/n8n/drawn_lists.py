@@ -124,8 +124,8 @@ DRAWN_LISTS = (
         [sort("n")],
         LONG,
         [
-            LONG[place]
-            for place in (
+            LONG[index]
+            for index in (
                 0,
                 1,
                 2,

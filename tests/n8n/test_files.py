@@ -200,10 +200,10 @@ def test_a_webhook_gives_the_files_that_n8n_makes_of_a_request(
                 " binary: item.binary ?? null, last: Object.keys(item.json).slice(-2)}));")  # fmt: skip
     tell = node("Tell", "httpRequest", 4.2, method="POST", url="https://a.example/", sendBody=True, options={},
                 specifyBody="json", jsonBody="={{ $json }}")  # fmt: skip
-    placed = [{"position": [0, 0], **each} for each in (hook, look, tell)]
+    positioned = [{"position": [0, 0], **each} for each in (hook, look, tell)]
     links = {one: {"main": [[{"node": to, "type": "main", "index": 0}]]}
              for one, to in (("Hook", "Look"), ("Look", "Tell"))}  # fmt: skip
-    [export] = read_exports({"name": "Up", "nodes": placed, "connections": links})
+    [export] = read_exports({"name": "Up", "nodes": positioned, "connections": links})
     made = import_workflow(export, builtin_types())
     assert made.report.status == "exact", [(each.name, each.why) for each in made.report.nodes]
     headers = {"content-disposition": ['attachment; filename="q.png"'], **({"content-type": [kind]} if kind else {})}
@@ -243,8 +243,8 @@ def test_a_webhook_reads_xml_and_texts_as_n8n_does(
     files = [node("Hash", "crypto", 1, binaryData=True)] if reads_files else []
     hook = node("Hook", "webhook", version, path="up", httpMethod="POST", options={})
     links = {"Hook": {"main": [[{"node": "Tell", "type": "main", "index": 0}]]}}
-    placed = [{"position": [0, 0], **each} for each in (hook, tell, *files)]
-    [export] = read_exports({"name": "Up", "nodes": placed, "connections": links})
+    positioned = [{"position": [0, 0], **each} for each in (hook, tell, *files)]
+    [export] = read_exports({"name": "Up", "nodes": positioned, "connections": links})
     made = import_workflow(export, builtin_types())
     assert made.errors == ()
     request = payload_of(HookRequest("POST", "default", "up", {"content-type": [kind]}, []), sent)

@@ -269,8 +269,8 @@ def hooks(*nodes: Any) -> Imported:
     fields = [set_to(f"Of {each['name']}", body="={{ $json.body.id }}") for each in nodes]
     connections = {each["name"]: {"main": [[{"node": to["name"], "type": "main", "index": 0}]]}
                    for each, to in zip(nodes, fields, strict=True)}  # fmt: skip
-    placed = [{"position": [0, 0], **each} for each in (*nodes, *fields)]
-    [workflow] = read_exports({"name": "Hooks", "nodes": placed, "connections": connections})
+    positioned = [{"position": [0, 0], **each} for each in (*nodes, *fields)]
+    [workflow] = read_exports({"name": "Hooks", "nodes": positioned, "connections": connections})
     return import_workflow(workflow, TYPES)
 
 

@@ -43,14 +43,14 @@ def changed(export: Any, chance: random.Random) -> Any:
     """The export with something odd in one to three places."""
     made = copy.deepcopy(export)
     for _ in range(chance.randint(1, 3)):
-        places: list[tuple[Any, Any]] = []
+        candidates: list[tuple[Any, Any]] = []
         ahead = [made]
         while ahead:
             each = ahead.pop()
             keys = list(each) if isinstance(each, dict) else list(range(len(each)))
-            places += [(each, key) for key in keys]
+            candidates += [(each, key) for key in keys]
             ahead += [each[key] for key in keys if isinstance(each[key], (dict, list))]
-        where, key = chance.choice(places)
+        where, key = chance.choice(candidates)
         if isinstance(where, dict) and chance.random() < 0.2:
             where[chance.choice(["__proto__", "x", "onError", "options", ""])] = chance.choice(ODD)
         else:
@@ -67,7 +67,7 @@ def test_an_odd_export_makes_no_fault(seed: int) -> None:
 
 def test_cycles_that_cross_and_nodes_that_lead_to_themselves_make_no_fault() -> None:
     names = [f"N{number}" for number in range(12)]
-    connections = {name: {"main": [[{"node": other, "type": "main", "index": place % 3} for place, other in
+    connections = {name: {"main": [[{"node": other, "type": "main", "index": index % 3} for index, other in
                                     enumerate([name, names[0], names[(number * 5 + 3) % 12]])]]}
                    for number, name in enumerate(names)}  # fmt: skip
     kinds = ["set", "if", "splitInBatches", "merge", "httpRequest", "code"]

@@ -19,7 +19,7 @@ from tests.processes.launching import Staying
 Launch = Callable[..., Staying]
 
 
-class Place:
+class Installation:
     """What the processes of one test share: a folder (their ledger and gates) and a database."""
 
     def __init__(self, folder: Path, database_url: str) -> None:
@@ -45,26 +45,26 @@ class Place:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def installation(request: pytest.FixtureRequest, tmp_path: Path) -> Installation:
     """A folder and a database that is empty but for its schema."""
     if request.param == "postgresql":
-        return Place(tmp_path, request.getfixturevalue("postgres_url"))
-    return Place(tmp_path, f"sqlite:///{tmp_path / 'runs.db'}")
+        return Installation(tmp_path, request.getfixturevalue("postgres_url"))
+    return Installation(tmp_path, f"sqlite:///{tmp_path / 'runs.db'}")
 
 
 @pytest.fixture
-def sqlite_place(tmp_path: Path) -> Place:
+def sqlite_installation(tmp_path: Path) -> Installation:
     """The same where the kind of database makes no difference."""
-    return Place(tmp_path, f"sqlite:///{tmp_path / 'runs.db'}")
+    return Installation(tmp_path, f"sqlite:///{tmp_path / 'runs.db'}")
 
 
 @pytest.fixture
 def launch() -> Iterator[Launch]:
-    """Starts a process that stays, in a place; what still runs at the end of the test is killed."""
+    """Starts a process that stays, in an installation; what still runs at the end of the test is killed."""
     launched: list[Staying] = []
 
-    def start(place: Place, *arguments: str | Path, **environment: str) -> Staying:
-        launched.append(Staying(arguments, place.folder, {**place.environment, **environment}))
+    def start(installation: Installation, *arguments: str | Path, **environment: str) -> Staying:
+        launched.append(Staying(arguments, installation.folder, {**installation.environment, **environment}))
         return launched[-1]
 
     yield start
@@ -76,9 +76,9 @@ def launch() -> Iterator[Launch]:
 def served(launch: Launch) -> Callable[..., Staying]:
     """Starts a server with a key of the default tenant, on a free port; ready."""
 
-    def start(place: Place, *arguments: str | Path, **environment: str) -> Staying:
-        key = place.make_key()
-        server = launch(place, "serve", "--port", "0", "--import", EFFECTS, *arguments, **environment).ready()
+    def start(installation: Installation, *arguments: str | Path, **environment: str) -> Staying:
+        key = installation.make_key()
+        server = launch(installation, "serve", "--port", "0", "--import", EFFECTS, *arguments, **environment).ready()
         server.key = key
         return server
 

@@ -17,7 +17,7 @@ import pytest
 import socketio
 
 from tests.hardening.command_line import EXECUTABLE
-from tests.processes.conftest import Launch, Place
+from tests.processes.conftest import Installation, Launch
 from tests.processes.launching import PATIENCE_S, Staying, until
 from tests.processes.test_staying import LONG_LEASE, NO_GRACE, PATIENT, SHORT_LEASE, Serve
 
@@ -33,11 +33,11 @@ pytestmark = pytest.mark.timeout(180)
 
 
 def test_a_server_without_the_code_lists_and_reads_what_workers_have_registered(
-    launch: Launch, served: Serve, place: Place
+    launch: Launch, served: Serve, installation: Installation
 ) -> None:
-    server = served(place, "--no-worker")
+    server = served(installation, "--no-worker")
     assert server.ask("GET", "/v1/workflows").body["items"] == []
-    launch(place, "worker", "--import", SHOP).ready()
+    launch(installation, "worker", "--import", SHOP).ready()
 
     listed = server.ask("GET", "/v1/workflows").body["items"]
     assert [(each["name"], each["kind"], each["version"]) for each in listed] == [
@@ -53,9 +53,9 @@ def test_a_server_without_the_code_lists_and_reads_what_workers_have_registered(
     assert [(each["version"], each["kind"]) for each in versions] == [(2, "coded"), (1, "coded")]
 
 
-def test_what_is_code_is_changed_by_code_only(launch: Launch, served: Serve, place: Place) -> None:
-    server = served(place, "--no-worker")
-    launch(place, "worker", "--import", SHOP).ready()
+def test_what_is_code_is_changed_by_code_only(launch: Launch, served: Serve, installation: Installation) -> None:
+    server = served(installation, "--no-worker")
+    launch(installation, "worker", "--import", SHOP).ready()
     drawing = {"name": "order", "nodes": [{"id": "start", "type": "start"}], "edges": []}
 
     refused = [
@@ -73,10 +73,10 @@ def test_what_is_code_is_changed_by_code_only(launch: Launch, served: Serve, pla
 
 
 def test_a_run_is_started_shown_and_signalled_where_the_code_is_not(
-    launch: Launch, served: Serve, place: Place
+    launch: Launch, served: Serve, installation: Installation
 ) -> None:
-    server = served(place, "--no-worker")
-    launch(place, "worker", "--import", SHOP).ready()
+    server = served(installation, "--no-worker")
+    launch(installation, "worker", "--import", SHOP).ready()
     run_id = server.start("order", ORDERS)
     until(lambda: server.ask("GET", f"/v1/runs/{run_id}").body["status"] == "WAITING")
 
@@ -125,10 +125,10 @@ def test_a_run_is_started_shown_and_signalled_where_the_code_is_not(
 
 
 def test_runs_of_code_are_listed_counted_and_cancelled_like_any_other(
-    launch: Launch, served: Serve, place: Place
+    launch: Launch, served: Serve, installation: Installation
 ) -> None:
-    server = served(place, "--no-worker")
-    launch(place, "worker", "--import", SHOP).ready()
+    server = served(installation, "--no-worker")
+    launch(installation, "worker", "--import", SHOP).ready()
     old = server.ask("POST", "/v1/workflows/order/runs", {"input": {"order": 1}, "version": 1}).body["instanceID"]
     new = server.start("order", ORDERS)
     assert server.ended_run(old)["output"] == "the old way"
@@ -148,40 +148,44 @@ def test_runs_of_code_are_listed_counted_and_cancelled_like_any_other(
     until(lambda: server.ask("GET", "/v1/workflows/order").body["runCounts"] == counts)
 
 
-def test_sigterm_hands_a_function_over_and_a_kill_loses_no_step(launch: Launch, served: Serve, place: Place) -> None:
-    server = served(place, "--no-worker")
-    leaving = launch(place, "worker", "--import", SHOP, "--import", PATIENT, **NO_GRACE, **LONG_LEASE).ready()
+def test_sigterm_hands_a_function_over_and_a_kill_loses_no_step(
+    launch: Launch, served: Serve, installation: Installation
+) -> None:
+    server = served(installation, "--no-worker")
+    leaving = launch(installation, "worker", "--import", SHOP, "--import", PATIENT, **NO_GRACE, **LONG_LEASE).ready()
     run_id = server.start("held")
-    until(lambda: len(calls(place)) == 2)
-    heir = launch(place, "worker", "--import", SHOP, **SOON_OVER).ready()
+    until(lambda: len(calls(installation)) == 2)
+    heir = launch(installation, "worker", "--import", SHOP, **SOON_OVER).ready()
 
     assert leaving.stop() == 0
-    until(lambda: calls(place)[2:] == [("held", heir.pid)])
+    until(lambda: calls(installation)[2:] == [("held", heir.pid)])
     assert heir.stop(signal.SIGKILL) == -signal.SIGKILL
-    last = launch(place, "worker", "--import", SHOP, **SHORT_LEASE).ready()
-    until(lambda: calls(place)[3:] == [("held", last.pid)])
-    place.open_gate("gate")
+    last = launch(installation, "worker", "--import", SHOP, **SHORT_LEASE).ready()
+    until(lambda: calls(installation)[3:] == [("held", last.pid)])
+    installation.open_gate("gate")
 
     assert server.ended_run(run_id)["output"] == "done"
-    assert [name for name, _ in calls(place)] == ["first", "held", "held", "held", "last"]
+    assert [name for name, _ in calls(installation)] == ["first", "held", "held", "held", "last"]
 
 
-def test_a_run_waits_for_a_worker_that_has_its_code(launch: Launch, served: Serve, sqlite_place: Place) -> None:
-    launch(sqlite_place, "worker", "--import", SHOP).ready().stop()
-    server = served(sqlite_place)
+def test_a_run_waits_for_a_worker_that_has_its_code(
+    launch: Launch, served: Serve, sqlite_installation: Installation
+) -> None:
+    launch(sqlite_installation, "worker", "--import", SHOP).ready().stop()
+    server = served(sqlite_installation)
     run_id = server.start("echo", {"n": 1})
     path = f"/v1/runs/{run_id}"
     assert server.ask("GET", path).body["status"] == "PENDING", "nobody takes what it cannot run"
 
-    launch(sqlite_place, "worker", "--import", SHOP).ready()
+    launch(sqlite_installation, "worker", "--import", SHOP).ready()
 
     assert server.ended_run(run_id)["output"] == {"got": {"n": 1}}
     assert server.ask("GET", path).body["note"] is None
 
 
-def test_schedules_and_topics_start_coded_workflows(launch: Launch, served: Serve, place: Place) -> None:
-    launch(place, "worker", "--import", SHOP).ready()
-    server = served(place, "--no-worker")
+def test_schedules_and_topics_start_coded_workflows(launch: Launch, served: Serve, installation: Installation) -> None:
+    launch(installation, "worker", "--import", SHOP).ready()
+    server = served(installation, "--no-worker")
     schedule = {"name": "ticks", "workflow": "echo", "every": "1s", "input": {"from": "schedule"}}
     assert server.ask("POST", "/v1/schedules", schedule).status == 201
     subscription = {"type": "workflow", "name": "echo"}
@@ -193,9 +197,9 @@ def test_schedules_and_topics_start_coded_workflows(launch: Launch, served: Serv
     until(lambda: server.ask("GET", found).body["items"])
 
 
-def test_watchers_are_told_of_steps_as_of_nodes(launch: Launch, served: Serve, place: Place) -> None:
-    server = served(place, "--no-worker")
-    launch(place, "worker", "--import", SHOP).ready()
+def test_watchers_are_told_of_steps_as_of_nodes(launch: Launch, served: Serve, installation: Installation) -> None:
+    server = served(installation, "--no-worker")
+    launch(installation, "worker", "--import", SHOP).ready()
     run_id = server.start("order", ORDERS)
     until(lambda: server.ask("GET", f"/v1/runs/{run_id}").body["status"] == "WAITING")
 
@@ -213,14 +217,14 @@ def test_watchers_are_told_of_steps_as_of_nodes(launch: Launch, served: Serve, p
 
 @pytest.mark.parametrize("asks", ["the database", "a server"])
 def test_commands_start_watch_and_signal_runs_of_code(
-    launch: Launch, served: Serve, sqlite_place: Place, asks: str
+    launch: Launch, served: Serve, sqlite_installation: Installation, asks: str
 ) -> None:
-    server = served(sqlite_place, "--no-worker")
-    launch(sqlite_place, "worker", "--import", SHOP).ready()
+    server = served(sqlite_installation, "--no-worker")
+    launch(sqlite_installation, "worker", "--import", SHOP).ready()
     where = {"ANABRANCH_URL": server.url, "ANABRANCH_TOKEN": server.key} if asks == "a server" else {}
 
     def command(*arguments: str) -> str:
-        return typed(sqlite_place, *arguments, **where)
+        return typed(sqlite_installation, *arguments, **where)
 
     listed = json.loads(command("workflows", "list", "--json"))["items"]
     assert {each["name"]: each["kind"] for each in listed}["order"] == "coded"
@@ -234,32 +238,34 @@ def test_commands_start_watch_and_signal_runs_of_code(
     assert "fetch" in shown and "#2" in shown
 
 
-def test_the_function_and_the_graph_of_the_readme_come_to_the_same(launch: Launch, sqlite_place: Place) -> None:
+def test_the_function_and_the_graph_of_the_readme_come_to_the_same(
+    launch: Launch, sqlite_installation: Installation
+) -> None:
     text = README.read_text(encoding="utf-8")
     for name, language in (("refund.py", "python"), ("refund.json", "json")):
         shown = re.search(rf"```{language}\n(.*?)```", text, re.DOTALL)
         assert shown, f"README shows no {language}"
-        (sqlite_place.folder / name).write_text(shown[1])
-    typed(sqlite_place, "workflows", "import", "refund.json")
-    launch(sqlite_place, "worker", "--import", "refund.py").ready()
+        (sqlite_installation.folder / name).write_text(shown[1])
+    typed(sqlite_installation, "workflows", "import", "refund.json")
+    launch(sqlite_installation, "worker", "--import", "refund.py").ready()
 
     outputs = []
     for name in ("refund", "refund-drawn"):
-        run_id = json.loads(typed(sqlite_place, "runs", "start", name, "--input", '{"order": 7}', "--json"))[
+        run_id = json.loads(typed(sqlite_installation, "runs", "start", name, "--input", '{"order": 7}', "--json"))[
             "instanceID"
         ]
-        typed(sqlite_place, "runs", "signal", run_id, "approve", "--payload", '{"by": "Ada"}')
-        outputs.append(json.loads(typed(sqlite_place, "runs", "watch", run_id, "--json"))["output"])
+        typed(sqlite_installation, "runs", "signal", run_id, "approve", "--payload", '{"by": "Ada"}')
+        outputs.append(json.loads(typed(sqlite_installation, "runs", "watch", run_id, "--json"))["output"])
 
     assert outputs == [{"refunded": True, "amount": 42, "by": "Ada"}] * 2
 
 
-def test_dev_loads_the_workflows_of_its_folder(launch: Launch, sqlite_place: Place) -> None:
-    folder = sqlite_place.folder / "workflows"
+def test_dev_loads_the_workflows_of_its_folder(launch: Launch, sqlite_installation: Installation) -> None:
+    folder = sqlite_installation.folder / "workflows"
     folder.mkdir()
     shutil.copy(SHOP, folder / "shop.py")
 
-    dev = launch(sqlite_place, "dev", "--port", "0").ready()
+    dev = launch(sqlite_installation, "dev", "--port", "0").ready()
 
     assert dev.ended_run(dev.start("echo", {"n": 1}))["output"] == {"got": {"n": 1}}
 
@@ -286,12 +292,12 @@ async def _watched(server: Staying, run_id: str, event: str, payload: Any) -> tu
     return joined, told
 
 
-def typed(place: Place, *arguments: str, **environment: str) -> str:
+def typed(installation: Installation, *arguments: str, **environment: str) -> str:
     """What a command prints that ends well."""
     done = subprocess.run(
         [EXECUTABLE, *arguments],
-        cwd=place.folder,
-        env={**os.environ, **place.environment, **environment},
+        cwd=installation.folder,
+        env={**os.environ, **installation.environment, **environment},
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
@@ -300,8 +306,8 @@ def typed(place: Place, *arguments: str, **environment: str) -> str:
     return done.stdout
 
 
-def calls(place: Place) -> list[tuple[str, int]]:
+def calls(installation: Installation) -> list[tuple[str, int]]:
     """Every call of a step of `held`: its name, and the process."""
-    file = place.folder / "calls"
+    file = installation.folder / "calls"
     lines = file.read_text().splitlines() if file.exists() else []
     return [(name, int(pid)) for name, pid in (line.split() for line in lines)]

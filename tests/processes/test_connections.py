@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from tests.processes.conftest import Place
+from tests.processes.conftest import Installation
 from tests.processes.launching import Staying, until
 
 pytestmark = pytest.mark.timeout(180)
@@ -27,11 +27,11 @@ LONG_POLL = b"GET /socket.io/?EIO=4&transport=polling HTTP/1.1\r\nHost: 127.0.0.
 
 
 @pytest.fixture
-def few_descriptors(sqlite_place: Place) -> Iterator[Staying]:
+def few_descriptors(sqlite_installation: Installation) -> Iterator[Staying]:
     """A server that may have 400 descriptors in all."""
-    key = sqlite_place.make_key()
+    key = sqlite_installation.make_key()
     arguments: tuple[str | Path, ...] = ("serve", "--port", "0")
-    server = Staying(arguments, sqlite_place.folder, sqlite_place.environment, descriptors=DESCRIPTORS)
+    server = Staying(arguments, sqlite_installation.folder, sqlite_installation.environment, descriptors=DESCRIPTORS)
     try:
         server.ready().key = key
         yield server
@@ -116,11 +116,11 @@ def test_a_run_works_beside_them(few_descriptors: Staying, sockets: ExitStack) -
     assert few_descriptors.ended_run(few_descriptors.start("code"))["status"] == "COMPLETED"
 
 
-def test_the_soft_limit_of_descriptors_is_raised(sqlite_place: Place) -> None:
+def test_the_soft_limit_of_descriptors_is_raised(sqlite_installation: Installation) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     try:
-        worker = Staying(("worker",), sqlite_place.folder, sqlite_place.environment)
+        worker = Staying(("worker",), sqlite_installation.folder, sqlite_installation.environment)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     try:

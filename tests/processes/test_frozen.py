@@ -21,7 +21,7 @@ from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.store.postgresql import timeouts
 from anabranch.service.readiness import STORE_PATIENCE_S
 from tests.hardening.drawing import chain, effect
-from tests.processes.conftest import Launch, Place
+from tests.processes.conftest import Installation, Launch
 from tests.processes.launching import Answer, Staying, until
 from tests.processes.test_staying import HELD, NO_GRACE, PATIENT, Serve
 
@@ -78,14 +78,14 @@ def own_server(tmp_path: Path) -> Iterator[OwnServer]:
 def test_cancels_through_another_server_outlast_a_process_that_is_frozen_with_the_familys_locks(
     served: Serve, tmp_path: Path, postgres_url: str
 ) -> None:
-    place = Place(tmp_path, postgres_url)
-    other = served(place, "--no-worker", **LEASE)
+    installation = Installation(tmp_path, postgres_url)
+    other = served(installation, "--no-worker", **LEASE)
     other.save(CHILD)
     other.save(PARENT)
     other.save(HELD)
-    holder = served(place, **LEASE)
+    holder = served(installation, **LEASE)
     locked, parent = holder.start("parent"), holder.start("parent")
-    until(lambda: len(place.begun()) == 2)
+    until(lambda: len(installation.begun()) == 2)
 
     with ThreadPoolExecutor(16) as threads, psycopg.connect(postgres_url) as locker:
 
@@ -115,7 +115,7 @@ def test_cancels_through_another_server_outlast_a_process_that_is_frozen_with_th
             holder.tell(signal.SIGCONT)
     runs = [run for each in (locked, parent) for run in (each, child_id(each, "call", ""))]
     assert [other.ended_run(run)["status"] for run in runs] == ["CANCELLED"] * 4
-    place.open_gate("gate")
+    installation.open_gate("gate")
     assert holder.stop() == 0
 
 
@@ -161,15 +161,15 @@ def _activity(locker: psycopg.Connection, query: str) -> str | int | None:
 def test_a_frozen_database_is_told_and_keeps_no_process_from_ending(
     served: Serve, own_server: OwnServer, tmp_path: Path
 ) -> None:
-    place = Place(tmp_path, own_server.url)
-    server = served(place, *PATIENTLY, **NO_GRACE)
+    installation = Installation(tmp_path, own_server.url)
+    server = served(installation, *PATIENTLY, **NO_GRACE)
     server.save(HELD)
     server.start("held")
-    until(lambda: len(place.begun()) == 2)
+    until(lambda: len(installation.begun()) == 2)
     assert server.ask("GET", "/readyz").status == 200
 
     own_server.tell(signal.SIGSTOP)
-    place.open_gate("gate")  # so that there is something to commit
+    installation.open_gate("gate")  # so that there is something to commit
     unready = server.ask("GET", "/readyz")
     assert (unready.status, unready.body["commits"], unready.body["store"]) == (503, UNANSWERED, UNANSWERED)
 
@@ -188,23 +188,23 @@ async def test_an_embedded_worker_closes_within_its_grace_while_the_database_is_
 def test_a_frozen_database_keeps_no_process_that_is_just_starting_from_ending(
     launch: Launch, served: Serve, own_server: OwnServer, tmp_path: Path
 ) -> None:
-    place = Place(tmp_path, own_server.url)
-    place.make_key()
+    installation = Installation(tmp_path, own_server.url)
+    installation.make_key()
     own_server.tell(signal.SIGSTOP)
-    starting = launch(place, "worker")
+    starting = launch(installation, "worker")
     starting.saw("waiting for the database")
 
     assert starting.stop() == 0
 
 
-def test_a_lock_on_a_file_keeps_no_process_from_ending(served: Serve, sqlite_place: Place) -> None:
-    server = served(sqlite_place, *PATIENTLY, **NO_GRACE)
+def test_a_lock_on_a_file_keeps_no_process_from_ending(served: Serve, sqlite_installation: Installation) -> None:
+    server = served(sqlite_installation, *PATIENTLY, **NO_GRACE)
     server.save(HELD)
     server.start("held")
-    until(lambda: len(sqlite_place.begun()) == 2)
-    with sqlite3.connect(sqlite_place.folder / "runs.db", isolation_level=None) as shell:
+    until(lambda: len(sqlite_installation.begun()) == 2)
+    with sqlite3.connect(sqlite_installation.folder / "runs.db", isolation_level=None) as shell:
         shell.execute("BEGIN IMMEDIATE")
-        sqlite_place.open_gate("gate")
+        sqlite_installation.open_gate("gate")
         until(lambda: server.ask("GET", "/readyz").status == 503)
         assert server.ask("GET", "/readyz").body["commits"]["ok"] is False
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.hardening.drawing import chain
-from tests.processes.conftest import Launch, Place
+from tests.processes.conftest import Installation, Launch
 from tests.processes.launching import Staying, until
 
 PAGE = Path(__file__).parents[2] / "docs" / "node-types.md"
@@ -27,14 +27,14 @@ pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture
-def example(sqlite_place: Place) -> Place:
+def example(sqlite_installation: Installation) -> Installation:
     """A folder with the page's node type, and its workflow with a pause before that."""
     page = PAGE.read_text(encoding="utf-8")
     for name, language in (("nodes.py", "python"), ("workflow.json", "json")):
         shown = re.search(rf"^```{language}(?: [^\n]*)?\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
         assert shown, f"the page shows no {language}"
-        (sqlite_place.folder / name).write_text(shown[1])
-    file = sqlite_place.folder / "workflow.json"
+        (sqlite_installation.folder / name).write_text(shown[1])
+    file = sqlite_installation.folder / "workflow.json"
     document: dict[str, Any] = json.loads(file.read_text())
     for edge in document["edges"]:
         if edge["downstreamNodeID"] == "count":
@@ -42,11 +42,11 @@ def example(sqlite_place: Place) -> Place:
     document["nodes"].append(PAUSE)
     document["edges"].append({"upstreamNodeID": "pause", "downstreamNodeID": "count"})
     file.write_text(json.dumps(document))
-    return sqlite_place
+    return sqlite_installation
 
 
 def test_a_run_that_is_stopped_in_a_delay_is_left_by_dev_to_whoever_has_its_node_type(
-    launch: Launch, example: Place
+    launch: Launch, example: Installation
 ) -> None:
     dev = launch(example, "dev", "--port", "0").ready()
     process = launch(example, "run", "workflow.json", *WITH_TYPE, "--input", json.dumps(TEXT))
@@ -61,7 +61,7 @@ def test_a_run_that_is_stopped_in_a_delay_is_left_by_dev_to_whoever_has_its_node
     assert dev.ended_run(only_run(dev))["output"] == {"words": 6}
 
 
-def test_beside_dev_a_new_node_type_is_rolled_out(launch: Launch, example: Place) -> None:
+def test_beside_dev_a_new_node_type_is_rolled_out(launch: Launch, example: Installation) -> None:
     dev = launch(example, "dev", "--port", "0").ready()
     assert launch(example, "run", "workflow.json", *WITH_TYPE, "--input", json.dumps(TEXT)).ended() == 0
 

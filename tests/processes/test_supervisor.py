@@ -16,7 +16,7 @@ import pytest
 
 from anabranch.process import Supervisor
 from anabranch.process.supervisor import _how
-from tests.processes.conftest import Launch, Place
+from tests.processes.conftest import Installation, Launch
 from tests.processes.launching import until
 
 pytestmark = pytest.mark.timeout(180)
@@ -144,9 +144,9 @@ def test_a_signal_without_a_name_is_told_by_its_number() -> None:
     assert [_how(code) for code in (3, -9, -signal.SIGRTMIN - 3)] == ["exit code 3", "SIGKILL", "signal 37"]
 
 
-def test_workers_are_started_watched_and_stopped_together(launch: Launch, sqlite_place: Place) -> None:
-    sqlite_place.make_key()
-    supervisor = launch(sqlite_place, "worker", "--processes", "2", "--metrics-port", "0", "--json")
+def test_workers_are_started_watched_and_stopped_together(launch: Launch, sqlite_installation: Installation) -> None:
+    sqlite_installation.make_key()
+    supervisor = launch(sqlite_installation, "worker", "--processes", "2", "--metrics-port", "0", "--json")
     ready = [json.loads(supervisor.line()) for _ in range(2)]
     workers = psutil.Process(supervisor.pid).children()
     assert len({each["worker"] for each in ready}) == len({each["url"] for each in ready}) == len(workers) == 2

@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from tests.processes.conftest import Launch, Place
+from tests.processes.conftest import Installation, Launch
 from tests.processes.launching import until
 from tests.processes.test_staying import Serve
 
@@ -57,9 +57,11 @@ def collector() -> Iterator[Collector]:
     made.server.server_close()
 
 
-def test_a_worker_is_watched_where_it_is_asked_to(launch: Launch, served: Serve, sqlite_place: Place) -> None:
-    server = served(sqlite_place, "--no-worker")
-    worker = launch(sqlite_place, "worker", "--import", SHOP, "--metrics-port", "0").ready()
+def test_a_worker_is_watched_where_it_is_asked_to(
+    launch: Launch, served: Serve, sqlite_installation: Installation
+) -> None:
+    server = served(sqlite_installation, "--no-worker")
+    worker = launch(sqlite_installation, "worker", "--import", SHOP, "--metrics-port", "0").ready()
     server.ended_run(server.start("echo"))
 
     assert worker.url
@@ -74,10 +76,10 @@ def test_a_worker_is_watched_where_it_is_asked_to(launch: Launch, served: Serve,
 
 
 def test_a_worker_and_a_server_export_one_trace(
-    launch: Launch, served: Serve, sqlite_place: Place, collector: Collector
+    launch: Launch, served: Serve, sqlite_installation: Installation, collector: Collector
 ) -> None:
-    server = served(sqlite_place, "--no-worker", OTLP_ENDPOINT=collector.url)
-    worker = launch(sqlite_place, "worker", "--import", SHOP, OTLP_ENDPOINT=collector.url).ready()
+    server = served(sqlite_installation, "--no-worker", OTLP_ENDPOINT=collector.url)
+    worker = launch(sqlite_installation, "worker", "--import", SHOP, OTLP_ENDPOINT=collector.url).ready()
     run = server.start("order", {"order": 7, "items": 1})
     until(lambda: server.ask("GET", f"/v1/runs/{run}").body["status"] == "WAITING")
     server.ask("POST", f"/v1/runs/{run}/signals/paid", {"order": 7, "by": "card"})

@@ -165,16 +165,16 @@ async def test_every_route_lets_in_who_may_and_nobody_else(served: Served):
             answered = await served.ask(
                 method, concrete, role=role, data=NO_BODY_OF_OURS, headers={"Content-Type": "application/json"}
             )
-            place = f"{method} {path} as {role}"
+            attempt = f"{method} {path} as {role}"
             if needed == "public":
-                assert answered.status == 200, place
+                assert answered.status == 200, attempt
             elif role is None:
-                assert (answered.status, answered.code) == (401, "UNAUTHORIZED"), place
+                assert (answered.status, answered.code) == (401, "UNAUTHORIZED"), attempt
             elif needed == "executor" or ROLES.index(role) < ROLES.index(needed):
-                assert (answered.status, answered.code) == (403, "FORBIDDEN"), place
+                assert (answered.status, answered.code) == (403, "FORBIDDEN"), attempt
             else:
-                assert answered.status not in (401, 403), place
-                assert answered.status < 500, f"{place}: {answered.text}"
+                assert answered.status not in (401, 403), attempt
+                assert answered.status < 500, f"{attempt}: {answered.text}"
 
 
 async def test_what_belongs_to_another_tenant_reads_as_absent(served: Served):

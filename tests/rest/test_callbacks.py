@@ -96,8 +96,8 @@ async def test_an_address_that_was_changed_or_made_elsewhere_is_not_found(served
     token = path.rpartition("/")[2]
     other = CallbackAddresses(lambda: None, base_url="http://localhost")
     assert other.read(token) is None
-    for place in range(0, len(token), 7):
-        changed = token[:place] + ("A" if token[place] != "A" else "B") + token[place + 1 :]
+    for index in range(0, len(token), 7):
+        changed = token[:index] + ("A" if token[index] != "A" else "B") + token[index + 1 :]
         refused = await call(served, "POST", f"/callbacks/{changed}", json=1)
         assert (refused.status, refused.code) == (404, "NOT_FOUND")
     for garbled in ("x", token[:-1], token + "A", "%00", "é", "A" * 5_000, token.replace("_", "/") + "=="):

@@ -11,7 +11,7 @@ import pytest
 from anabranch.errors import InvalidRequest
 from anabranch.keys.access import ALL_TENANTS, Role
 from anabranch.rest.routes.table import ROUTES
-from anabranch.secrets.job_seals import JobPlace
+from anabranch.secrets.job_seals import JobIdentity
 from tests.rest.conftest import OTHER_TENANT, TENANT, Answered, Served
 from tests.rest.drawing import waiting
 
@@ -45,8 +45,8 @@ async def run_with(served: Served, pool: str = "gpu") -> tuple[str, str]:
     """An open run of the tenant that has a large value, and the sealed config of a job."""
     await served.save(waiting())
     run_id = await served.start("waiting", input={"text": LARGE})
-    place = JobPlace(TENANT, run_id, pool, "j-1")
-    return run_id, served.services.job_seals.seal(place, {"auth": "Bearer hush"}, {"TOKEN": "hush"})
+    identity = JobIdentity(TENANT, run_id, pool, "j-1")
+    return run_id, served.services.job_seals.seal(identity, {"auth": "Bearer hush"}, {"TOKEN": "hush"})
 
 
 async def test_an_executor_opens_configs_of_its_pools_as_long_as_their_run_is_open(served: Served):

@@ -98,11 +98,11 @@ async def test_every_built_in_type_and_field_says_what_it_is(served: Served):
         assert each["icon"], name
         assert each["sideEffects"] in ("none", "external", "unknown")
         assert [handle["id"] for handle in each["handles"]].count("error") == (name not in BEGINNING_TYPES | {"end"})
-        for place, field in fields_of(each["configSchema"]):
-            assert field.get("description"), f"{name}{place} has no description"
+        for pointer, field in fields_of(each["configSchema"]):
+            assert field.get("description"), f"{name}{pointer} has no description"
             ui = field.get("x-ui", {})
-            assert ui.keys() <= UI_KEYS, f"{name}{place}: {ui}"
-            assert ui.get("widget") in {None, *WIDGETS}, f"{name}{place}"
+            assert ui.keys() <= UI_KEYS, f"{name}{pointer}: {ui}"
+            assert ui.get("widget") in {None, *WIDGETS}, f"{name}{pointer}"
         orders = [field["x-ui"]["order"] for field in each["configSchema"]["properties"].values()]
         assert orders == sorted(set(orders)), name
     assert types["javascript"]["configSchema"]["properties"]["code"]["x-ui"] == {
@@ -163,14 +163,14 @@ async def test_the_fields_of_every_node_have_a_schema(served: Served):
     }
     jsonschema.Draft202012Validator(fields).validate(node)
     refused = {"id": "a/b", "type": "set", "outputVariable": "2x", "joinMode": "some"}
-    places = {error.json_path for error in jsonschema.Draft202012Validator(fields).iter_errors(refused)}
-    assert places == {"$.id", "$.outputVariable", "$.joinMode"}
+    paths = {error.json_path for error in jsonschema.Draft202012Validator(fields).iter_errors(refused)}
+    assert paths == {"$.id", "$.outputVariable", "$.joinMode"}
 
 
-def fields_of(schema: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+def fields_of(schema: Mapping[str, Any], pointer: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Every property of a schema and of those that it is made of."""
     for name, field in schema.get("properties", {}).items():
-        yield f"{place}/{name}", field
-        yield from fields_of(field, f"{place}/{name}")
+        yield f"{pointer}/{name}", field
+        yield from fields_of(field, f"{pointer}/{name}")
     for name, definition in schema.get("$defs", {}).items():
-        yield from fields_of(definition, f"{place}/{name}")
+        yield from fields_of(definition, f"{pointer}/{name}")

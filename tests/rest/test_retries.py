@@ -31,7 +31,7 @@ async def retry(served: Served, run: dict[str, Any], **asked: Any) -> Any:
     return await served.ask("POST", f"/v1/runs/{run['instanceID']}/retry", json=asked, headers=headers, role="operator")
 
 
-def places(run: dict[str, Any]) -> list[tuple[str, str, int]]:
+def activations(run: dict[str, Any]) -> list[tuple[str, str, int]]:
     return [(each["nodeID"], each["status"], each["attempt"]) for each in run["nodes"]]
 
 
@@ -50,7 +50,7 @@ async def test_a_run_goes_on_once_what_it_lacked_is_there(served: Served):
     assert (answered.status, answered.json["generation"]) == (200, 1)
     after = await served.ended(run["instanceID"])
     assert (after["status"], after["generation"], after["error"]) == ("COMPLETED", 1, None)
-    assert [node for node in places(after) if node[0] in ("before", "call")] == [
+    assert [node for node in activations(after) if node[0] in ("before", "call")] == [
         ("before", "success", 1),
         ("call", "success", 2),
     ]
@@ -79,7 +79,7 @@ async def test_a_parent_goes_on_with_the_child_that_it_failed_with(served: Serve
     assert after["status"] == "COMPLETED", after
     below = await served.ended(child["instanceID"])
     assert (below["status"], below["generation"]) == ("COMPLETED", 1)
-    assert [node for node in places(after) if node[0] == "call"] == [("call", "success", 1)], "it waited again"
+    assert [node for node in activations(after) if node[0] == "call"] == [("call", "success", 1)], "it waited again"
 
 
 async def test_a_parent_takes_the_output_of_a_child_that_was_retried_alone_and_has_completed(served: Served):

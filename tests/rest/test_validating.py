@@ -210,19 +210,19 @@ async def test_a_draft_is_checked_by_its_revision(served: Served):
 
 def patch(document: Any, operation: dict[str, Any]) -> None:
     """Apply one operation of a JSON patch."""
-    place, name = place_of(document, operation["path"])
+    holder, name = holder_of(document, operation["path"])
     if operation["op"] == "move":
-        origin, old = place_of(document, operation["from"])
-        place[name] = origin.pop(old)
+        origin, old = holder_of(document, operation["from"])
+        holder[name] = origin.pop(old)
     elif operation["op"] == "remove":
-        place.pop(name)
+        holder.pop(name)
     elif name == "-":
-        place.append(operation["value"])
+        holder.append(operation["value"])
     else:
-        place[name] = operation["value"]
+        holder[name] = operation["value"]
 
 
-def place_of(document: Any, pointer: str) -> tuple[Any, Any]:
+def holder_of(document: Any, pointer: str) -> tuple[Any, Any]:
     *steps, last = (step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
     for step in steps:
         document = document[int(step)] if isinstance(document, list) else document[step]

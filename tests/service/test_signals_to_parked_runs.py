@@ -105,9 +105,9 @@ async def test_signals_of_many_at_once_are_each_kept_once(process: Process) -> N
     runs = [await process.parked() for _ in range(5)]
     delivered = await asyncio.gather(*(process.signal(run, key=f"k{number}") for run in runs for number in range(3)),
                                      return_exceptions=True)  # fmt: skip
-    for place, run in enumerate(runs):
+    for index, run in enumerate(runs):
         await process.until(run, Status.COMPLETED)
-        of_run = delivered[3 * place : 3 * place + 3]
+        of_run = delivered[3 * index : 3 * index + 3]
         assert of_run.count(True) == 1
         assert all(isinstance(each, bool | RunIsTerminal) for each in of_run)
 

@@ -194,7 +194,7 @@ MUTANTS = (
     mutant(
         "company-exceeded",
         "a process takes any number of suspects",
-        (f"{_BLAME}:may_join", "room.owned + len(companies) <= limit", "True"),
+        (f"{_BLAME}:may_join", "capacity.owned + len(companies) <= limit", "True"),
     ),
     mutant(
         "started-beside-a-suspect",

@@ -6,11 +6,11 @@ import pytest
 
 from anabranch.engine.rules.payloads import Recovered
 from anabranch.engine.rules.shared.blame import (
-    ANY_ROOM,
+    ANY_CAPACITY,
     CRASHES_MAX,
     Blame,
     Judgement,
-    SuspectRoom,
+    SuspectCapacity,
     crashed,
     judged,
     may_join,
@@ -150,14 +150,14 @@ def test_nothing_is_counted_against_a_run_that_stands_still():
 
 
 def test_a_process_holds_no_more_suspects_than_the_least_company():
-    assert may_join(ANY_ROOM, [5] * 5)
-    assert not may_join(ANY_ROOM, [5] * 6)
-    assert may_join(SuspectRoom(2, 4), [9, 9])
-    assert not may_join(SuspectRoom(2, 4), [9, 9, 9])
-    assert not may_join(SuspectRoom(2, 4), [2])
-    assert may_join(ANY_ROOM, [1])
-    assert not may_join(ANY_ROOM, [1, 9])
-    assert not may_join(SuspectRoom(alone=False), [1])
+    assert may_join(ANY_CAPACITY, [5] * 5)
+    assert not may_join(ANY_CAPACITY, [5] * 6)
+    assert may_join(SuspectCapacity(2, 4), [9, 9])
+    assert not may_join(SuspectCapacity(2, 4), [9, 9, 9])
+    assert not may_join(SuspectCapacity(2, 4), [2])
+    assert may_join(ANY_CAPACITY, [1])
+    assert not may_join(ANY_CAPACITY, [1, 9])
+    assert not may_join(SuspectCapacity(alone=False), [1])
 
 
 def test_no_age_fails_an_instance():

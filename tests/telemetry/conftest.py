@@ -21,7 +21,7 @@ from anabranch.app_services import AppServices
 from anabranch.durable.definition import Workflow, WorkflowRegistry
 from anabranch.rest.application import build_application
 from anabranch.settings import Settings
-from tests.durable.conftest import Place
+from tests.durable.conftest import Process
 
 PATIENCE_S = 30.0
 
@@ -92,7 +92,7 @@ class Collector:
         return web.Response(content_type="application/x-protobuf")
 
 
-class Watched(Place):
+class Watched(Process):
     """A process with its `/metrics`."""
 
     def __init__(self, services: AppServices, url: str, session: ClientSession) -> None:

@@ -21,12 +21,12 @@ PAUSE = {"id": "pause", "type": "delay", "config": {"duration": "900ms"}}
 
 
 async def test_a_coded_run_is_counted_by_the_names_of_its_workflow_and_steps(opened: Open) -> None:
-    place = await opened(ORDER)
-    run = await place.start("order")
-    await place.signal(run, "paid")
-    await place.ended(run)
+    process = await opened(ORDER)
+    run = await process.start("order")
+    await process.signal(run, "paid")
+    await process.ended(run)
 
-    numbers = await place.numbers()
+    numbers = await process.numbers()
     assert numbers["workflow_runs_started_total", "order"] == 1
     assert numbers["workflow_runs_completed_total", "order", "completed"] == 1
     assert numbers["workflow_run_duration_seconds_count", "order"] == 1
@@ -36,15 +36,15 @@ async def test_a_coded_run_is_counted_by_the_names_of_its_workflow_and_steps(ope
     assert all(numbers["workflow_step_duration_seconds_count", "order", step] == 1 for step in steps)
     assert numbers["workflow_signals_total", "order", "paid"] == 1
     assert numbers["workflow_retention_swept_total",] == 0
-    await place.shows(("workflow_runs_in_flight", "order"), 0)
+    await process.shows(("workflow_runs_in_flight", "order"), 0)
 
 
 async def test_attempts_that_are_followed_by_another_are_retries(opened: Open) -> None:
-    place = await opened(FLAKY)
+    process = await opened(FLAKY)
     for failures in (2, 3):
-        await place.ended(await place.start("flaky", {"failures": failures}))
+        await process.ended(await process.start("flaky", {"failures": failures}))
 
-    numbers = await place.numbers()
+    numbers = await process.numbers()
     assert numbers["workflow_step_retries_total", "flaky", "work"] == 4
     assert numbers["workflow_step_duration_seconds_count", "flaky", "work"] == 6
     assert numbers["workflow_runs_completed_total", "flaky", "completed"] == 1
@@ -52,41 +52,41 @@ async def test_attempts_that_are_followed_by_another_are_retries(opened: Open) -
 
 
 async def test_each_end_of_a_retried_run_is_counted_once_and_its_start_is_not_counted_again(opened: Open) -> None:
-    place = await opened(FLAKY)
-    run = await place.start("flaky", {"failures": 3})
-    assert (await place.ended(run))["status"] == "FAILED"
-    await place.services.workflows.retry_run(run, tenant_id="default", by="somebody")
-    assert (await place.ended(run))["status"] == "COMPLETED"
+    process = await opened(FLAKY)
+    run = await process.start("flaky", {"failures": 3})
+    assert (await process.ended(run))["status"] == "FAILED"
+    await process.services.workflows.retry_run(run, tenant_id="default", by="somebody")
+    assert (await process.ended(run))["status"] == "COMPLETED"
 
-    numbers = await place.numbers()
+    numbers = await process.numbers()
     assert numbers["workflow_runs_started_total", "flaky"] == 1
     assert numbers["workflow_runs_completed_total", "flaky", "failed"] == 1
     assert numbers["workflow_runs_completed_total", "flaky", "completed"] == 1
 
 
 async def test_suspended_runs_are_shown_by_their_reason_and_are_not_in_flight(opened: Open) -> None:
-    place = await opened()
-    await place.save("stands", WAIT)
-    run = await place.start("stands")
-    await place.waiting(run)
-    await place.shows(("workflow_runs_in_flight", DRAWN), 1)
-    await place.services.workflows.pause_run(run, tenant_id="default", by="somebody")
-    await place.shows(("workflow_runs_in_flight", DRAWN), 0)
-    shown = (await place.metrics()).splitlines()
+    process = await opened()
+    await process.save("stands", WAIT)
+    run = await process.start("stands")
+    await process.waiting(run)
+    await process.shows(("workflow_runs_in_flight", DRAWN), 1)
+    await process.services.workflows.pause_run(run, tenant_id="default", by="somebody")
+    await process.shows(("workflow_runs_in_flight", DRAWN), 0)
+    shown = (await process.metrics()).splitlines()
     assert 'anabranch_runs_suspended{reason="PAUSED"} 1.0' in shown
     assert 'anabranch_runs_suspended{reason="CRASHED"} 0.0' in shown
 
 
 async def test_names_of_drawn_workflows_are_not_shown(opened: Open) -> None:
-    place = await opened()
-    await place.save("secret-name", WAIT, END)
-    run = await place.start("secret-name")
-    await place.waiting(run)
-    await place.signal(run, "secret-event")
-    await place.ended(run)
+    process = await opened()
+    await process.save("secret-name", WAIT, END)
+    run = await process.start("secret-name")
+    await process.waiting(run)
+    await process.signal(run, "secret-event")
+    await process.ended(run)
 
-    assert "secret" not in await place.metrics()
-    numbers = await place.numbers()
+    assert "secret" not in await process.metrics()
+    numbers = await process.numbers()
     assert numbers["workflow_runs_started_total", DRAWN] == 1
     assert numbers["workflow_runs_completed_total", DRAWN, "completed"] == 1
     assert numbers["workflow_step_duration_seconds_count", DRAWN, "waitForEvent"] == 1
@@ -95,14 +95,14 @@ async def test_names_of_drawn_workflows_are_not_shown(opened: Open) -> None:
 
 
 async def test_names_of_drawn_workflows_are_shown_where_an_operator_wants_that(opened: Open) -> None:
-    place = await opened(metrics_names="all")
-    await place.save("shop", WAIT, END)
-    run = await place.start("shop")
-    await place.waiting(run)
-    await place.signal(run, "secret-event")
-    await place.ended(run)
+    process = await opened(metrics_names="all")
+    await process.save("shop", WAIT, END)
+    run = await process.start("shop")
+    await process.waiting(run)
+    await process.signal(run, "secret-event")
+    await process.ended(run)
 
-    numbers = await place.numbers()
+    numbers = await process.numbers()
     assert numbers["workflow_runs_completed_total", "shop", "completed"] == 1
     assert numbers["workflow_step_duration_seconds_count", "shop", "secret-node"] == 1
     assert numbers["workflow_signals_total", "shop", "secret-event"] == 1
@@ -169,12 +169,12 @@ async def test_runs_in_flight_have_started_and_not_ended_whoever_holds_them(open
         )
     ).instance_id
 
-    for place in (worker, front):  # it is the database's, and the same in every process
-        numbers = await place.numbers()
+    for process in (worker, front):  # it is the database's, and the same in every process
+        numbers = await process.numbers()
         assert numbers["workflow_runs_in_flight", "long"] == 1, (
             "one that waits has not ended, one that is due later not begun"
         )
-        assert await place.open_runs("long") == {"waiting": 1, "pending": 1, "running": 0, "suspended": 0}
+        assert await process.open_runs("long") == {"waiting": 1, "pending": 1, "running": 0, "suspended": 0}
     for run in (waiting, later):
         await front.services.workflows.cancel_run(run, tenant_id="default", reason="enough")
     await front.shows(("workflow_runs_in_flight", "long"), 0)
@@ -184,81 +184,81 @@ async def test_runs_in_flight_have_started_and_not_ended_whoever_holds_them(open
 async def test_while_the_database_is_away_nothing_is_said_of_open_runs(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = await opened(ORDER)
-    run = await place.start("order")
-    await place.signal(run, "paid")
-    await place.ended(run)
+    process = await opened(ORDER)
+    run = await process.start("order")
+    await process.signal(run, "paid")
+    await process.ended(run)
 
     async def away() -> None:
         raise StoreUnavailable("away")
 
-    monkeypatch.setattr(place.services.engine.store, "count_open", away)
-    await place.shows(("workflow_runs_in_flight", "order"), None)
-    assert (await place.numbers())["workflow_runs_completed_total", "order", "completed"] == 1
+    monkeypatch.setattr(process.services.engine.store, "count_open", away)
+    await process.shows(("workflow_runs_in_flight", "order"), None)
+    assert (await process.numbers())["workflow_runs_completed_total", "order", "completed"] == 1
 
 
 async def test_with_a_key_of_its_own_metrics_are_shown_to_nobody_else_and_name_drawn_workflows(opened: Open) -> None:
-    place = await opened(metrics_key="of-the-operator")
-    await place.save("shop", END)
-    await place.ended(await place.start("shop"))
+    process = await opened(metrics_key="of-the-operator")
+    await process.save("shop", END)
+    await process.ended(await process.start("shop"))
     for headers in ({}, {"Authorization": "Bearer of-somebody"}, {"Authorization": "Basic of-the-operator"}):
-        async with place.session.get(f"{place.url}/metrics", headers=headers) as refused:
+        async with process.session.get(f"{process.url}/metrics", headers=headers) as refused:
             assert refused.status == 401
             assert (await refused.json())["error"]["code"] == "UNAUTHORIZED"
-    place.session.headers["Authorization"] = "Bearer of-the-operator"
-    assert (await place.numbers())["workflow_runs_completed_total", "shop", "completed"] == 1
+    process.session.headers["Authorization"] = "Bearer of-the-operator"
+    assert (await process.numbers())["workflow_runs_completed_total", "shop", "completed"] == 1
 
 
 async def test_names_are_shown_at_most_so_long(opened: Open) -> None:
-    place = await opened(metrics_names="all")
-    await place.save("shop", WAIT, END)
-    run = await place.start("shop")
+    process = await opened(metrics_names="all")
+    await process.save("shop", WAIT, END)
+    run = await process.start("shop")
     for end in "ab":
-        await place.signal(run, "e" * 200 + end)
-    assert (await place.numbers())["workflow_signals_total", "shop", "e" * (feed.LABEL_CHARACTERS_MAX - 1) + "…"] == 2
+        await process.signal(run, "e" * 200 + end)
+    assert (await process.numbers())["workflow_signals_total", "shop", "e" * (feed.LABEL_CHARACTERS_MAX - 1) + "…"] == 2
 
 
 async def test_test_runs_are_not_counted(opened: Open) -> None:
-    place = await opened()
+    process = await opened()
     document = {"nodes": [{"id": "start", "type": "start"}], "edges": []}
-    await place.ended(await place.services.workflows.test_workflow(document, tenant_id="default"))
+    await process.ended(await process.services.workflows.test_workflow(document, tenant_id="default"))
 
-    assert ("workflow_runs_started_total", DRAWN) not in await place.numbers()
+    assert ("workflow_runs_started_total", DRAWN) not in await process.numbers()
 
 
 async def test_what_is_known_of_a_run_is_forgotten_when_it_parks_or_ends(opened: Open) -> None:
-    place = await opened(ORDER)
+    process = await opened(ORDER)
     assert _followed() == 0
-    waits, ends = await place.start("order"), await place.start("order")
-    await place.waiting(waits)
-    await place.waiting(ends)
-    await place.numbers()  # counts what is committed
+    waits, ends = await process.start("order"), await process.start("order")
+    await process.waiting(waits)
+    await process.waiting(ends)
+    await process.numbers()  # counts what is committed
     assert _followed() == 0
-    await place.signal(ends, "paid")
-    await place.ended(ends)
-    await place.waiting(waits)
-    await place.numbers()
+    await process.signal(ends, "paid")
+    await process.ended(ends)
+    await process.waiting(waits)
+    await process.numbers()
     assert _followed() == 0
 
 
 async def test_a_held_run_is_followed(opened: Open) -> None:
-    place = await opened()
-    await place.save("long", PAUSE, END)
-    run = await place.start("long")
+    process = await opened()
+    await process.save("long", PAUSE, END)
+    run = await process.start("long")
 
-    await place.numbers()  # counts what is committed
+    await process.numbers()  # counts what is committed
     assert _followed() == 1
-    await place.ended(run)
-    await place.numbers()
+    await process.ended(run)
+    await process.numbers()
     assert _followed() == 0
 
 
 async def test_names_without_end_make_labels_with_an_end(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "STEPS_MAX", 5)
-    place = await opened(MANY)
-    await place.ended(await place.start("many", {"steps": 20}))
+    process = await opened(MANY)
+    await process.ended(await process.start("many", {"steps": 20}))
 
-    numbers = await place.numbers()
+    numbers = await process.numbers()
     counts = {key[2]: value for key, value in numbers.items() if key[0] == "workflow_step_duration_seconds_count"}
     assert counts == {**{f"step-{number}": 1 for number in range(5)}, OTHER: 15}
 

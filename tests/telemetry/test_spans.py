@@ -41,11 +41,11 @@ def dead_url() -> Iterator[str]:
 
 
 async def test_a_coded_run_is_a_trace_of_its_steps_and_signals(opened: Open, collector: Collector) -> None:
-    place = await opened(ORDER, otlp_endpoint=collector.url)
-    run = await place.start("order", {"secret": "input"})
-    await place.waiting(run)
-    await place.signal(run, "paid", {"secret": "payload"})
-    await place.ended(run)
+    process = await opened(ORDER, otlp_endpoint=collector.url)
+    run = await process.start("order", {"secret": "input"})
+    await process.waiting(run)
+    await process.signal(run, "paid", {"secret": "payload"})
+    await process.ended(run)
 
     (root,) = await collector.has("workflow.run")
     steps = {step.attributes["step.name"]: step for step in await collector.has("workflow.step", count=4)}
@@ -69,16 +69,16 @@ async def test_a_coded_run_is_a_trace_of_its_steps_and_signals(opened: Open, col
 
 
 async def test_spans_have_the_times_of_the_log(opened: Open, collector: Collector) -> None:
-    place = await opened(ORDER, otlp_endpoint=collector.url)
-    run = await place.start("order")
-    await place.waiting(run)
-    await place.signal(run, "paid")
-    await place.ended(run)
+    process = await opened(ORDER, otlp_endpoint=collector.url)
+    run = await process.start("order")
+    await process.waiting(run)
+    await process.signal(run, "paid")
+    await process.ended(run)
 
     (root,) = await collector.has("workflow.run")
     steps = {step.attributes["step.name"]: step for step in await collector.has("workflow.step", count=4)}
-    row = await place.services.engine.store.get_instance(run)
-    log = await place.services.workflows.get_events(run, tenant_id="default")
+    row = await process.services.engine.store.get_instance(run)
+    log = await process.services.workflows.get_events(run, tenant_id="default")
     rows = {(event.type.value, event.node_id): event.created_at for event in log}
     assert row is not None
     assert (root.began_ms, root.ended_ms) == (row.head.created_at, log[-1].created_at)
@@ -91,12 +91,12 @@ async def test_spans_have_the_times_of_the_log(opened: Open, collector: Collecto
 
 
 async def test_a_drawn_run_is_a_trace_of_its_nodes(opened: Open, collector: Collector) -> None:
-    place = await opened(otlp_endpoint=collector.url)
+    process = await opened(otlp_endpoint=collector.url)
     pause = {"id": "pause", "type": "delay", "config": {"duration": "1ms"}}
     each = {"id": "each", "type": "loop", "config": {"source": [1, 2]}}
-    await place.save("drawing", pause, each, END)
-    run = await place.start("drawing")
-    await place.ended(run)
+    await process.save("drawing", pause, each, END)
+    run = await process.start("drawing")
+    await process.ended(run)
 
     (root,) = await collector.has("workflow.run", workflow__name="drawing", kind="drawn", run_id=run)
     steps = {step.attributes["step.name"]: step for step in await collector.has("workflow.step", run_id=run, count=4)}
@@ -108,7 +108,7 @@ async def test_a_drawn_run_is_a_trace_of_its_nodes(opened: Open, collector: Coll
         "end": ("run", "end"),
     }
     assert {step.parent_id for step in steps.values()} == {root.span_id}
-    log = await place.services.workflows.get_events(run, tenant_id="default")
+    log = await process.services.workflows.get_events(run, tenant_id="default")
     dispatched = {event.node_id: event.created_at for event in log if event.type.value == "NODE_DISPATCHED"}
     assert {name: step.began_ms for name, step in steps.items()} == dispatched
 
@@ -116,8 +116,8 @@ async def test_a_drawn_run_is_a_trace_of_its_nodes(opened: Open, collector: Coll
 async def test_every_attempt_is_a_span_and_failures_are_errors_without_their_messages(
     opened: Open, collector: Collector
 ) -> None:
-    place = await opened(FLAKY, otlp_endpoint=collector.url)
-    await place.ended(await place.start("flaky", {"failures": 3}))
+    process = await opened(FLAKY, otlp_endpoint=collector.url)
+    await process.ended(await process.start("flaky", {"failures": 3}))
 
     (root,) = await collector.has("workflow.run", status="failed")
     tries = sorted(await collector.has("workflow.step", count=3), key=lambda step: step.attributes["step.attempt"])
@@ -129,10 +129,10 @@ async def test_every_attempt_is_a_span_and_failures_are_errors_without_their_mes
 
 
 async def test_a_child_is_below_the_step_that_awaits_it(opened: Open, collector: Collector) -> None:
-    place = await opened(PARENT, otlp_endpoint=collector.url)
-    await place.save("child", END)
-    run = await place.start("parent")
-    await place.ended(run)
+    process = await opened(PARENT, otlp_endpoint=collector.url)
+    await process.save("child", END)
+    run = await process.start("parent")
+    await process.ended(run)
 
     (parent,) = await collector.has("workflow.run", workflow__name="parent")
     (asks,) = await collector.has("workflow.step", step__kind="child")
@@ -144,11 +144,11 @@ async def test_a_child_is_below_the_step_that_awaits_it(opened: Open, collector:
 
 
 async def test_a_run_that_nobody_awaits_is_below_the_run_that_started_it(opened: Open, collector: Collector) -> None:
-    place = await opened(otlp_endpoint=collector.url)
-    await place.save("child", END)
+    process = await opened(otlp_endpoint=collector.url)
+    await process.save("child", END)
     starts = {"id": "starts", "type": "workflow", "config": {"workflow": "child", "wait": False}}
-    await place.save("parent", starts, END)
-    await place.ended(await place.start("parent"))
+    await process.save("parent", starts, END)
+    await process.ended(await process.start("parent"))
 
     (parent,) = await collector.has("workflow.run", workflow__name="parent")
     (child,) = await collector.has("workflow.run", workflow__name="child")
@@ -175,10 +175,10 @@ async def test_what_several_processes_export_of_a_run_joins_up(opened: Open, col
 
 
 async def test_what_is_open_when_a_run_is_cancelled_ends_with_it(opened: Open, collector: Collector) -> None:
-    place = await opened(otlp_endpoint=collector.url)
-    await place.save("long", {"id": "hang", "type": "delay", "config": {"duration": "900ms"}}, END)
-    run = await place.start("long")
-    await place.services.workflows.cancel_run(run, tenant_id="default", reason="enough")
+    process = await opened(otlp_endpoint=collector.url)
+    await process.save("long", {"id": "hang", "type": "delay", "config": {"duration": "900ms"}}, END)
+    run = await process.start("long")
+    await process.services.workflows.cancel_run(run, tenant_id="default", reason="enough")
 
     (root,) = await collector.has("workflow.run", status="cancelled")
     (hung,) = await collector.has("workflow.step", step__name="hang", step__status="cancelled")
@@ -223,9 +223,9 @@ async def test_a_cancelled_run_whose_log_cannot_be_read_has_its_own_span(
 
 
 async def test_the_span_of_a_step_is_current_while_its_function_runs(opened: Open, collector: Collector) -> None:
-    place = await opened(TRACING, otlp_endpoint=collector.url)
-    run = await place.start("tracing")
-    seen = (await place.ended(run))["output"]
+    process = await opened(TRACING, otlp_endpoint=collector.url)
+    run = await process.start("tracing")
+    seen = (await process.ended(run))["output"]
 
     (in_loop,) = await collector.has("workflow.step", step__name="async")
     (in_thread,) = await collector.has("workflow.step", step__name="thread")
@@ -233,20 +233,20 @@ async def test_the_span_of_a_step_is_current_while_its_function_runs(opened: Ope
 
 
 async def test_the_span_of_a_node_is_current_while_its_handler_runs(opened: Open, collector: Collector) -> None:
-    place = await opened(otlp_endpoint=collector.url)
+    process = await opened(otlp_endpoint=collector.url)
     looks = {"id": "looks", "type": "tests.currentSpan", "outputVariable": "seen"}
-    await place.save("looking", looks, {**END, "config": {"outputParameters": {"seen": "{{ctx.seen}}"}}})
-    run = await place.start("looking")
-    seen = (await place.ended(run))["output"]["seen"]
+    await process.save("looking", looks, {**END, "config": {"outputParameters": {"seen": "{{ctx.seen}}"}}})
+    run = await process.start("looking")
+    seen = (await process.ended(run))["output"]["seen"]
 
     (span,) = await collector.has("workflow.step", step__name="looks")
     assert seen == f"{span.trace_id}/{span.span_id}"
 
 
 async def test_test_runs_are_traced_and_marked(opened: Open, collector: Collector) -> None:
-    place = await opened(otlp_endpoint=collector.url)
+    process = await opened(otlp_endpoint=collector.url)
     document = {"nodes": [{"id": "start", "type": "start"}], "edges": []}
-    await place.ended(await place.services.workflows.test_workflow(document, tenant_id="default"))
+    await process.ended(await process.services.workflows.test_workflow(document, tenant_id="default"))
 
     (span,) = await collector.has("workflow.run", test=True)
     assert span.attributes["test"] is True
@@ -256,9 +256,9 @@ async def test_a_collector_that_does_not_answer_neither_slows_nor_fails_runs(
     opened: Open, processes: AsyncExitStack, dead_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(otlp, "REQUEST_S_MAX", 3_600.0)  # who waited for a request would wait longer than a test may
-    place = await opened(FLAKY, otlp_endpoint=dead_url)
+    process = await opened(FLAKY, otlp_endpoint=dead_url)
     for _ in range(5):
-        run = await place.ended(await place.start("flaky", {"failures": 0}))
+        run = await process.ended(await process.start("flaky", {"failures": 0}))
         assert run["status"] == "COMPLETED"
     await processes.aclose()
 
@@ -267,8 +267,8 @@ async def test_what_is_queued_is_exported_when_the_process_ends(
     opened: Open, processes: AsyncExitStack, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(otlp, "DELAY_MS", 3_600_000)
-    place = await opened(FLAKY, otlp_endpoint=collector.url)
-    await place.ended(await place.start("flaky", {"failures": 0}))
+    process = await opened(FLAKY, otlp_endpoint=collector.url)
+    await process.ended(await process.start("flaky", {"failures": 0}))
     assert not collector.spans
     await processes.aclose()
 

@@ -116,7 +116,7 @@ def test_its_files_have_as_many_lines_of_code_as_its_page_says() -> None:
     example = ROOT / "examples" / "executor-node"
     said = dict(re.findall(r"^\| `([a-z]+\.mjs)` \| (\d+) \|", (example / "README.md").read_text(), re.MULTILINE))
     counted = {name: str(_lines_of_code((example / name).read_text())) for name in said}
-    assert (said, set(said)) == (counted, {"executor.mjs", "job.mjs", "places.mjs"})
+    assert (said, set(said)) == (counted, {"executor.mjs", "job.mjs", "slots.mjs"})
     assert int(said["executor.mjs"]) <= 100
 
 

@@ -265,7 +265,7 @@ async def test_lines_that_the_broker_does_not_take_in_time_are_bounded_and_the_r
         told.append(report)
         return True
 
-    telling = asyncio.create_task(lines.tell(send))
+    sending = asyncio.create_task(lines.keep_sending(send))
 
     def print_much() -> None:
         for _ in range(2_000):
@@ -275,7 +275,7 @@ async def test_lines_that_the_broker_does_not_take_in_time_are_bounded_and_the_r
         await asyncio.to_thread(print_much)
     may_go.set()
     await lines.flush()
-    telling.cancel()
+    sending.cancel()
     assert REPORTS_MAX < len(told) <= 2 * REPORTS_MAX + 1
     assert {len(each.body["text"]) for each in told if each.body["level"] == 20} == {LINE_CHARACTERS_MAX}
     assert [each.body["text"] for each in told if each.body["level"] == 30] == [
@@ -291,11 +291,11 @@ async def test_a_result_does_not_wait_for_lines_that_nobody_takes(monkeypatch: p
         await asyncio.Event().wait()
         return True
 
-    telling = asyncio.create_task(lines.tell(send))
+    sending = asyncio.create_task(lines.keep_sending(send))
     lines.add_line(20, "x")
     async with asyncio.timeout(30):
         await lines.flush()
-    telling.cancel()
+    sending.cancel()
 
 
 async def test_lines_are_lost_while_the_broker_is_away_and_later_ones_are_told() -> None:
@@ -307,13 +307,13 @@ async def test_lines_are_lost_while_the_broker_is_away_and_later_ones_are_told()
         told.append(report.body["text"])
         return True
 
-    telling = asyncio.create_task(lines.tell(send))
+    sending = asyncio.create_task(lines.keep_sending(send))
     lines.add_line(20, "lost")
     await lines.flush()
     lines.add_line(20, "first")
     lines.add_line(20, "second")
     await lines.flush()
-    telling.cancel()
+    sending.cancel()
     assert told == ["first", "second"]
 
 

@@ -19,7 +19,7 @@ from anabranch.app import build
 from anabranch.keys.access import Role
 from anabranch.settings import Settings
 from tests.hardening.drawing import chain
-from tests.processes.conftest import Place
+from tests.processes.conftest import Installation
 from tests.processes.launching import Staying, until
 from tests.rabbitmq import RabbitMQ
 from tests.transport import pool_nodes
@@ -53,15 +53,15 @@ SIGNS["nodes"][-1]["config"] = {"outputParameters": {"signature": "{{ctx.signatu
 @pytest.fixture
 async def server(broker: RabbitMQ, tmp_path: Path) -> AsyncIterator[Staying]:
     """`anabranch serve` with a worker, on a database and a broker."""
-    place = Place(tmp_path, f"sqlite:///{tmp_path / 'runs.db'}")
-    key = await asyncio.to_thread(place.make_key)
+    installation = Installation(tmp_path, f"sqlite:///{tmp_path / 'runs.db'}")
+    key = await asyncio.to_thread(installation.make_key)
     own = {
         "ANABRANCH_BROKER_URL": broker.url,
         "ANABRANCH_SECRET_KEY": base64.b64encode(b"k" * 32).decode(),
         "PYTHONPATH": str(FOLDER),
     }
     arguments = ["serve", "--port", "0", "--import", pool_nodes.__name__]
-    running = Staying(arguments, tmp_path, {**place.environment, **own})
+    running = Staying(arguments, tmp_path, {**installation.environment, **own})
     try:
         await asyncio.to_thread(running.ready)
         running.key = key

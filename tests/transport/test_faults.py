@@ -25,7 +25,7 @@ from anabranch.errors import SecretUnknown, StoreUnavailable
 from anabranch.grace import Grace
 from anabranch.handlers.spec import HandlerSpec, NodeTypeRegistry
 from anabranch.secrets.cipher import SecretCipher
-from anabranch.secrets.job_seals import JobPlace, JobSeals
+from anabranch.secrets.job_seals import JobIdentity, JobSeals
 from anabranch.transport import job_sender
 from anabranch.transport.job_configs import ConfigResolver, ResolvedTypes
 from anabranch.transport.job_executor import JobExecutor, JobValues
@@ -568,8 +568,8 @@ class Server(ServerValues):
             return self.refusal
         if body is None:
             return 200, self.world.stored[path.rpartition("/")[2]]
-        place = JobPlace(body["tenantID"], body["instanceID"], body["pool"], body["jobID"])
-        return 200, orjson.dumps(self.world.seals.open(place, body["sealed"]))
+        identity = JobIdentity(body["tenantID"], body["instanceID"], body["pool"], body["jobID"])
+        return 200, orjson.dumps(self.world.seals.open(identity, body["sealed"]))
 
 
 def world_with_server(key: bytes | None = b"k" * 32) -> tuple[World, Server]:

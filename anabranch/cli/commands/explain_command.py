@@ -31,7 +31,7 @@ def explain(
     for each in found["decidedBy"]:
         because = f": {each['expression']} was {each['value']!r}" if "expression" in each else ""
         ended = "which failed" if each["handle"] is None else f"which left by {each['handle']}"
-        print_line(f"  decided by {_shown(each)}, {ended}{because}")
+        print_line(f"  decided by {_node_in_scope(each)}, {ended}{because}")
     if found["omitted"]:
         print_line("  There are more reasons; --json lists the first 100.")
 
@@ -44,10 +44,10 @@ def _print_reasons(reasons: list[dict[str, Any]], *, indent: str) -> None:
             if name not in ("kind", "nodeID", "scope", "why") and value is not None
         }
         shown = ", ".join(f"{name} {value}" for name, value in details.items())
-        print_line(f"{indent}waits for {reason['kind']} {_shown(reason)}" + (f" ({shown})" if shown else ""))
+        print_line(f"{indent}waits for {reason['kind']} {_node_in_scope(reason)}" + (f" ({shown})" if shown else ""))
         _print_reasons(reason.get("why", []), indent=indent + "  ")
 
 
-def _shown(found: dict[str, Any]) -> str:
+def _node_in_scope(found: dict[str, Any]) -> str:
     scope = found.get("scope")
     return f"{found.get('nodeID', '')} in {scope}" if scope else str(found.get("nodeID", ""))

@@ -37,8 +37,8 @@ def new(
     files = _files_of(template, name)
     try:
         _check_empty(folder)
-        for place, content in files.items():
-            path = folder / place
+        for relative_path, content in files.items():
+            path = folder / relative_path
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8")
     except OSError as refusal:
@@ -71,7 +71,7 @@ def _check_empty(folder: Path) -> None:
 
 
 def _files_of(template: str, name: str) -> dict[str, str]:
-    """Place and content of each file. Raises InvalidRequest for an unknown template."""
+    """Path and content of each file. Raises InvalidRequest for an unknown template."""
     try:
         return find_template(template).project_files(name)
     except NotFound as unknown:

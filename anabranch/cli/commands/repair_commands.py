@@ -97,13 +97,13 @@ def fork(
     at: TargetOptions,
 ) -> None:
     """Start a run that begins with the outcomes of this one, as far as they are good for it."""
-    place = {"seq": seq, "nodeID": node, "scope": scope}
+    fork_point = {"seq": seq, "nodeID": node, "scope": scope}
     asked: dict[str, Any] = {
-        "at": {name: value for name, value in place.items() if value is not None} or None,
+        "at": {name: value for name, value in fork_point.items() if value is not None} or None,
         "version": version,
         "graph": read_value(graph, what="--graph", default=None),
         "ifPlan": if_plan,
-        "redo": [_place_of(each) for each in redo or ()] or None,
+        "redo": [_redo_of(each) for each in redo or ()] or None,
         "redoFailed": redo_failed or None,
         "renames": dict(_rename_of(each) for each in rename or ()) or None,
         "signals": "none" if no_signals else None,
@@ -133,7 +133,7 @@ def fork(
         print_line(f"run {answer['instanceID']} is {answer['status']}")
 
 
-def _place_of(text: str) -> dict[str, str]:
+def _redo_of(text: str) -> dict[str, str]:
     """`each[3]/review` as `{nodeID, scope}`; of a step `fetch#2`; without a scope all activations."""
     scope, slash, node_id = text.rpartition("/")
     if slash:

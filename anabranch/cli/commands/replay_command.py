@@ -157,8 +157,8 @@ def _print(found: dict[str, Any]) -> None:
             f"run {run['instanceID']} ({run['name']} {run['version']}, {run['status']}) {_WORDS[run['agreement']]}"
         )
         for each in run["differences"]:
-            shown = f"{each['nodeID']} in {each['scope']}" if each["scope"] else each["nodeID"]
-            print_line(f"  {each['kind']}{f' at {shown}' if shown else ''}: {each['message']}")
+            location = f"{each['nodeID']} in {each['scope']}" if each["scope"] else each["nodeID"]
+            print_line(f"  {each['kind']}{f' at {location}' if location else ''}: {each['message']}")
         if run["differencesOmitted"]:
             print_line(f"  and {run['differencesOmitted']} more")
         if run["message"] and not run["differences"]:

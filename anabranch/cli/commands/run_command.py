@@ -104,7 +104,7 @@ def run(
     session = open_session(at, creates=begins, imports=imports)
     progress = None
     if watch:
-        progress = on_screen.RunDisplay(stderr=at.as_json, instance_id=resume, place=at.flags)
+        progress = on_screen.RunDisplay(stderr=at.as_json, instance_id=resume, target_flags=at.flags)
     assignment = _Assignment(session, target, is_file, document, value, trigger, resume, progress)
     try:
         outcome = outcome_of(asyncio.run(_until_stopped(assignment)))
@@ -112,7 +112,7 @@ def run(
         again = _how_to_resume(assignment, at, imports=imports)
         _print_interrupted(assignment, again, as_json=at.as_json)
         raise typer.Exit(EXIT_SIGNAL_BASE + assignment.stopped_by) from None
-    print_outcome(outcome, as_json=at.as_json, place=at.flags)
+    print_outcome(outcome, as_json=at.as_json, target_flags=at.flags)
     raise typer.Exit(outcome.exit_code)
 
 

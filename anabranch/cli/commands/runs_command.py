@@ -236,8 +236,8 @@ def console(
 
 def _print_lines(lines: list[dict[str, Any]]) -> None:
     for line in lines:
-        place = shown_name(line["nodeID"], line["scope"]) if line["nodeID"] else "-"
-        print_line(f"{line['at']}  {line['level']:<8}  {place}  {line['text']}")
+        origin = shown_name(line["nodeID"], line["scope"]) if line["nodeID"] else "-"
+        print_line(f"{line['at']}  {line['level']:<8}  {origin}  {line['text']}")
     flush_answers()
 
 
@@ -388,7 +388,7 @@ def watch(
     target = open_target(at)
 
     outcome = outcome_of(target.ask(lambda gateway: _follow(gateway, instance_id, shows_events=not at.as_json)))
-    print_outcome(outcome, as_json=at.as_json, place=target.flags)
+    print_outcome(outcome, as_json=at.as_json, target_flags=target.flags)
     raise typer.Exit(outcome.exit_code)
 
 

@@ -79,7 +79,7 @@ class ConsoleObserver(Protocol):
 
 
 _WaitingLine: TypeAlias = tuple[RunLines, tuple[str, str, int], int, int, str, int, bool]
-"""A line that is not collected yet: run, place (node, scope, attempt), level, nanoseconds since the epoch, text,
+"""A line that is not collected yet: run, dispatch (node, scope, attempt), level, nanoseconds since the epoch, text,
 position, and whether it certainly is not a repetition.
 
 The position is, for a workflow function, its attempt and the number of the line; 0 for lines that are not repeated on
@@ -309,17 +309,17 @@ class Console:
         printed: list[str] = []
         add, number, at, at_until, at_level = printed.append, self._number, "", 0, -1
         by_level: dict[int, dict[tuple[str, str, int], str]] = {}
-        places: dict[tuple[str, str, int], str] = {}
-        for (run, place, level, time_ns, _, position, is_new), text in zip(some, texts, strict=True):
+        shared_fields: dict[tuple[str, str, int], str] = {}
+        for (run, dispatch, level, time_ns, _, position, is_new), text in zip(some, texts, strict=True):
             at_us = time_ns // 1000
             number = at_us if at_us > number else number + 1
             if number >= at_until:
                 at, at_until = f'"at":"{to_iso(number // 1000)}",', number - number % 1000 + 1000
             if level != at_level:
-                at_level, places = level, by_level.setdefault(level, {})
-            shared = places.get(place)
+                at_level, shared_fields = level, by_level.setdefault(level, {})
+            shared = shared_fields.get(dispatch)
             if shared is None:
-                shared = places[place] = f',{_place_as_json(*place, level)},"text":'
+                shared = shared_fields[dispatch] = f',{_shared_fields_as_json(*dispatch, level)},"text":'
             line = f'"number":{number}{shared}{text}'
             size = len(line) if is_ascii else len(line.encode())
             if position or (run.left < size and not writer.grant(run, size)):
@@ -338,7 +338,7 @@ class Console:
     def _decide(self, run: RunLines, line: DoubtfulLine) -> str | None:
         """Add a line that needs a decision; returns it as it is kept, if it is known already that it is."""
         kept = self._writer.add(run, line)
-        if run.is_followed and (kept is not None or (line.is_told and run.doubtful is not None)):
+        if run.is_followed and (kept is not None or (line.is_announced and run.doubtful is not None)):
             self._live.append(line_of(run.instance_id, kept or line.encoded))
         return kept
 
@@ -351,7 +351,7 @@ class Console:
                 if kept is not None:
                     at = to_iso(line.number // 1000)
                     printed.append(f'{run.head}"at":"{at}",{kept}')
-                    if run.is_followed and not line.is_told:
+                    if run.is_followed and not line.is_announced:
                         self._live.append(line_of(run.instance_id, kept))
         self._print(printed)
         if self._live:
@@ -453,14 +453,14 @@ def _texts_as_json(texts: list[str]) -> tuple[list[str], int, bool]:
 
 
 @lru_cache(maxsize=1_024)
-def _place_as_json(node_id: str, scope: str, attempt: int, level: int) -> str:
+def _shared_fields_as_json(node_id: str, scope: str, attempt: int, level: int) -> str:
     fields = {"level": level_name(level), "nodeID": node_id, "scope": scope, "attempt": attempt}
     return json.dumps(fields, separators=(",", ":"))[1:-1]  # in ASCII: its length is its size
 
 
 def _report(origin: LineOrigin, progress: Progress | None) -> ProgressReport:
-    place = origin.instance_id, origin.node_id, origin.scope
-    return ProgressReport(*place, origin.attempt, _now_us() // 1000, progress, origin.began_at_ms)
+    key = origin.instance_id, origin.node_id, origin.scope
+    return ProgressReport(*key, origin.attempt, _now_us() // 1000, progress, origin.began_at_ms)
 
 
 def _now_us() -> int:

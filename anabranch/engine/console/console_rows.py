@@ -75,8 +75,8 @@ class StoredLines(NamedTuple):
     def decoded(self) -> Iterator[Line]:
         """The lines, oldest first."""
         for fields in orjson.loads(self.lines):
-            place = fields["nodeID"], fields["scope"], fields["attempt"], LEVELS[fields["level"]]
-            yield Line(self.instance_id, fields["number"], *place, fields["text"])
+            origin = fields["nodeID"], fields["scope"], fields["attempt"], LEVELS[fields["level"]]
+            yield Line(self.instance_id, fields["number"], *origin, fields["text"])
 
 
 class ProgressReport(NamedTuple):
@@ -151,7 +151,7 @@ class ConsoleRows(Protocol):
     async def read_lines(self, instance_id: str, wanted: LinesWanted) -> Sequence[Line]:
         """The next lines of a run, oldest first."""
 
-    async def read_since(self, places: Mapping[str, int], *, limit: int) -> Sequence[Line]:
+    async def read_since(self, after: Mapping[str, int], *, limit: int) -> Sequence[Line]:
         """The next lines of these runs, for each after its own number."""
 
     async def last_numbers(self, instance_ids: Sequence[str]) -> Mapping[str, int]:

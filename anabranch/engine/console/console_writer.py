@@ -87,7 +87,7 @@ class DoubtfulLine(NamedTuple):
     number: int
     encoded: str
     position: int
-    is_told: bool
+    is_announced: bool
     """Watchers have heard it already."""
 
 

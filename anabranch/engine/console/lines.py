@@ -124,7 +124,7 @@ class _ListOnDemand:
 def _logs(level: int) -> Callable[..., None]:
     """The method that logs at this level. Usually only the console listens; then no record is made."""
 
-    def say(self: ActivationLog, msg: object, *args: object, **more: Any) -> None:
+    def log_line(self: ActivationLog, msg: object, *args: object, **more: Any) -> None:
         """Log a line, as the method of `logging.Logger` with the name of this level does."""
         if more or not self.level or self.is_extended or _parent.isEnabledFor(level):
             if self.isEnabledFor(level):
@@ -147,7 +147,7 @@ def _logs(level: int) -> Callable[..., None]:
                 text = origin.mask(text)
             console.take_line(origin, level, text)
 
-    return say
+    return log_line
 
 
 class ActivationLog(logging.Logger):

@@ -72,7 +72,7 @@ class Hints:
         *,
         line: HintLine | None,
         watch: VersionWatch | None = None,
-        place: str | None = None,
+        target: str | None = None,
         clock: Clock,
         works: bool,
         compare: Callable[[Collection[str]], None],
@@ -85,11 +85,11 @@ class Hints:
         the pauses have changed. The `leader` receives what other workers send about leading.
 
         `moved` is called when the `watch` has seen a commit that may be another process's; only where runs are
-        executed. `place` identifies the store for other engines of this process; None: no other engines.
+        executed. `target` identifies the store for other engines of this process; None: no other engines.
         """
         self._line = line
         self._watch = watch
-        self._peers = LocalPeers(place, receive=self._receive, watches=self._watches, line=line)
+        self._peers = LocalPeers(target, receive=self._receive, watches=self._watches, line=line)
         self._clock = clock
         self._works = works
         self._compare = compare

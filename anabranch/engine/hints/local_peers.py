@@ -25,12 +25,12 @@ class Watches(Protocol):
 class LocalPeers:
     """The peers of one engine."""
 
-    def __init__(self, place: str | None, *, receive: Receive, watches: Watches, line: HintLine | None = None) -> None:
-        """`place` identifies the store; None: no peers. `watches` tells whether a run is watched here, or its end.
+    def __init__(self, target: str | None, *, receive: Receive, watches: Watches, line: HintLine | None = None) -> None:
+        """`target` identifies the store; None: no peers. `watches` tells whether a run is watched here, or its end.
 
         `line` sends the same hints to other processes.
         """
-        self._place = place
+        self._target = target
         self._line = line
         self._deliver = receive
         self._watches = watches
@@ -40,16 +40,16 @@ class LocalPeers:
 
     def join(self) -> None:
         """Begin to exchange hints, on the running loop."""
-        if self._place is not None:
+        if self._target is not None:
             self._loop = asyncio.get_running_loop()
             with _changing:
-                _change(self._place, (*_of_place.get(self._place, ()), self))
+                _change(self._target, (*_by_target.get(self._target, ()), self))
 
     def leave(self) -> None:
         """Stop receiving hints; may be called twice, or before `join`."""
-        if self._place is not None:
+        if self._target is not None:
             with _changing:
-                _change(self._place, tuple(each for each in _of_place.get(self._place, ()) if each is not self))
+                _change(self._target, tuple(each for each in _by_target.get(self._target, ()) if each is not self))
                 self.present = False
 
     def send(self, channel: Channel, instance_ids: Collection[str]) -> None:
@@ -72,7 +72,7 @@ class LocalPeers:
         return any(other._line is not None and other._line.speaker == speaker for other in self._others())
 
     def _others(self) -> tuple[LocalPeers, ...]:
-        present = _of_place.get(self._place, ()) if self._place is not None else ()
+        present = _by_target.get(self._target, ()) if self._target is not None else ()
         return tuple(each for each in present if each is not self) if len(present) > 1 else ()
 
     def _receive(self, channel: Channel, instance_ids: list[str]) -> None:
@@ -81,16 +81,16 @@ class LocalPeers:
             self._loop.call_soon_threadsafe(self._deliver, channel, instance_ids)
 
 
-_of_place: dict[str, tuple[LocalPeers, ...]] = {}
+_by_target: dict[str, tuple[LocalPeers, ...]] = {}
 """By store. A tuple is replaced as a whole, so that it can be read without the lock."""
 _changing = threading.Lock()
 
 
-def _change(place: str, members: tuple[LocalPeers, ...]) -> None:
+def _change(target: str, members: tuple[LocalPeers, ...]) -> None:
     """Replace the engines of a store; under the lock."""
     if members:
-        _of_place[place] = members
+        _by_target[target] = members
     else:
-        _of_place.pop(place, None)
+        _by_target.pop(target, None)
     for each in members:
         each.present = len(members) > 1

@@ -19,7 +19,7 @@ from anabranch.engine.queues import DelayQueue
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.evolve import AnyState
-from anabranch.engine.rules.shared.blame import ALONE_MS, Blame, SuspectRoom
+from anabranch.engine.rules.shared.blame import ALONE_MS, Blame, SuspectCapacity
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import EvaluationDue, NodeResult, Started, StepReport, Stimulus, TimersDue
 from anabranch.engine.rules.transitions import LeasedState, PendingTransition
@@ -196,10 +196,10 @@ class Suspects:
         return self._alone is not None
 
     @property
-    def room(self) -> SuspectRoom:
+    def capacity(self) -> SuspectCapacity:
         """How many more suspects may be taken."""
         may_be_alone = not self._companies and self._clock.monotonic() >= self._not_before
-        return SuspectRoom(len(self._companies), min(self._companies.values(), default=None), alone=may_be_alone)
+        return SuspectCapacity(len(self._companies), min(self._companies.values(), default=None), alone=may_be_alone)
 
     def _end_alone(self) -> None:
         now = self._clock.monotonic()

@@ -48,7 +48,7 @@ DEFECT_CHARACTERS_MAX = 1_000
 STORE_RETRY_MS = 250
 
 
-_Unclear: TypeAlias = tuple[OwnedInstance, PendingTransition | None]
+_Unresolved: TypeAlias = tuple[OwnedInstance, PendingTransition | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Reconciler:
         logger.warning("%s", failure.message)
         self.store_failed_at = self._clock.now()
 
-    async def after_failed_commit(self, unclear: Sequence[_Unclear]) -> None:
+    async def after_failed_commit(self, unresolved: Sequence[_Unresolved]) -> None:
         """Read the outcome of the batch and repeat what was not written.
 
         After the first failure, which may be a broken connection, at once. A store that answers reads but no commits (a
@@ -111,11 +111,11 @@ class Reconciler:
         self.commits_failed += 1
         if self.commits_failed > 1:
             if self.stopping:
-                for owned, _ in unclear:
+                for owned, _ in unresolved:
                     self._owned.evict(owned)  # the next owner continues from the stored state
                 return
             await self._clock.sleep(STORE_RETRY_MS)
-        await self.reread(unclear)
+        await self.reread(unresolved)
 
     async def settle_others(self, applied: AppliedOutcome) -> None:
         """Settle the transitions that were not written."""
@@ -208,14 +208,14 @@ class Reconciler:
         self._owned.evict(owned)
         return False
 
-    async def reread(self, unclear: Sequence[_Unclear]) -> None:
+    async def reread(self, unresolved: Sequence[_Unresolved]) -> None:
         """Continue from the stored state, each instance with its transition of unknown outcome, if any."""
-        for some in _by_weight(unclear):
+        for some in _by_weight(unresolved):
             await self._reread_together(some)
 
-    async def _reread_together(self, unclear: Sequence[_Unclear]) -> None:
+    async def _reread_together(self, unresolved: Sequence[_Unresolved]) -> None:
         """The same for those whose logs are read with one statement."""
-        left = deque(unclear)
+        left = deque(unresolved)
         while left:
             try:
                 known = [max(owned.settled_seq, self._acknowledged.last_seq(owned.instance_id)) for owned, _ in left]
@@ -358,11 +358,11 @@ def _seen(leased: LeasedState, pending: PendingTransition | None) -> int:
     return leased.state.last_seq
 
 
-def _by_weight(unclear: Sequence[_Unclear]) -> Iterator[Sequence[_Unclear]]:
+def _by_weight(unresolved: Sequence[_Unresolved]) -> Iterator[Sequence[_Unresolved]]:
     """Split into parts whose logs are small enough to be read at once."""
-    part: list[_Unclear] = []
+    part: list[_Unresolved] = []
     weight = 0
-    for owned, pending in unclear:
+    for owned, pending in unresolved:
         state = owned.state
         if weight >= CLAIM_WEIGHT_MAX:
             yield part

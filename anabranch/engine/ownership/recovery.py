@@ -20,7 +20,7 @@ from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.ownership.owned import OfferResult
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.poller import STOP_S, Poller
-from anabranch.engine.ports import CLAIM_WEIGHT_MAX, ClaimRequest, Clock, Loaded, ParkedRun, Store, TenantRooms
+from anabranch.engine.ports import CLAIM_WEIGHT_MAX, ClaimRequest, Clock, Loaded, ParkedRun, Store, TenantCapacities
 from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, new_state
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import SignalSent
@@ -71,7 +71,7 @@ class Recovery(Poller):
         self._only = options.only
         """What is adopted, if not all (`anabranch run`)."""
         self._claiming = asyncio.Lock()
-        """One claim at a time: two would count on the same room."""
+        """One claim at a time: two would count on the same capacity."""
         self._postponed: list[tuple[Loaded, float]] = []
         """Claimed, but their plans could not be read from the store; with the time of the claim."""
         self._sits_out: str | None = None
@@ -90,7 +90,7 @@ class Recovery(Poller):
 
     @property
     def _is_idle(self) -> bool:
-        """A hint is enough to claim: there is room for all that it may be about."""
+        """A hint is enough to claim: there is capacity for all that it may be about."""
         return not (self._orchestrator.owned or self._postponed or self._large)
 
     def restrict(self, instance_ids: Sequence[str]) -> None:
@@ -116,12 +116,12 @@ class Recovery(Poller):
             await asyncio.gather(reading, return_exceptions=True)
 
     async def claim_once(self, *, steal: bool = False) -> int:
-        """Claim due instances within the available room; returns how many. Raises StoreUnavailable.
+        """Claim due instances within the available capacity; returns how many. Raises StoreUnavailable.
 
         All but those with large logs are adopted when this returns.
         """
         async with self._claiming:
-            return await self._claim_within_room(steal=steal)
+            return await self._claim_within_capacity(steal=steal)
 
     async def signal_parked(self, run: ParkedRun, signal: SignalSent) -> OfferResult:
         """Take over a run that no worker owns before it is due, for a signal, and wait until that is decided.
@@ -141,11 +141,11 @@ class Recovery(Poller):
     async def _take_parked(self, run: ParkedRun, signal: SignalSent) -> OfferResult:
         try:
             async with self._claiming:
-                room = self._room()
-                if room <= 0 or self._has_stopped():
+                capacity = self._capacity()
+                if capacity <= 0 or self._has_stopped():
                     return NOT_TAKEN
                 asked_at = self._clock.monotonic()
-                wanted = self._request(limit=1, large=False, parked=run, rooms=self._rooms_left(without=None))
+                wanted = self._request(limit=1, large=False, parked=run, capacities=self._capacities_left(without=None))
                 claimed = await self._store.claim(wanted)
                 if self._has_stopped():  # meanwhile: what it has claimed is handed over
                     return NOT_TAKEN
@@ -165,26 +165,28 @@ class Recovery(Poller):
         return not self._takes_parked
 
     async def claim_due(self) -> bool:
-        """Claim due instances within the available room; True if the next claim may find more. Raises
+        """Claim due instances within the available capacity; True if the next claim may find more. Raises
         StoreUnavailable."""
         self.found = await self.claim_once() > 0
         return self._may_find_more
 
-    async def _claim_within_room(self, *, steal: bool) -> int:
+    async def _claim_within_capacity(self, *, steal: bool) -> int:
         await self._adopt_postponed()
         self._may_find_more = False
-        room = self._room()
-        if room <= 0:
+        capacity = self._capacity()
+        if capacity <= 0:
             return 0
         sat_out, self._sits_out = self._sits_out, None
         asked_at = self._clock.monotonic()
-        rooms = self._rooms_left(without=sat_out)
-        claimed = await self._store.claim(self._request(limit=room, large=not self._large, steal=steal, rooms=rooms))
-        self._plan_next(claimed, limit=room, sat_out=sat_out)
+        capacities = self._capacities_left(without=sat_out)
+        claimed = await self._store.claim(
+            self._request(limit=capacity, large=not self._large, steal=steal, capacities=capacities)
+        )
+        self._plan_next(claimed, limit=capacity, sat_out=sat_out)
         await self._adopt_all(claimed, asked_at)
         return len(claimed)
 
-    def _room(self) -> int:
+    def _capacity(self) -> int:
         """How many runs may be claimed now."""
         owned = self._orchestrator.owned
         if owned.suspects.keeps_others_back:
@@ -196,7 +198,7 @@ class Recovery(Poller):
         *,
         limit: int,
         large: bool,
-        rooms: Mapping[str, int],
+        capacities: Mapping[str, int],
         steal: bool = False,
         parked: ParkedRun | None = None,
     ) -> ClaimRequest:
@@ -209,9 +211,9 @@ class Recovery(Poller):
             parked=parked,
             known_code=self._plans.known_code(),
             known_types=self._plans.known_types(),
-            rooms=TenantRooms(self._tenant_max, rooms),
+            capacities=TenantCapacities(self._tenant_max, capacities),
             large=large,
-            suspects=self._orchestrator.owned.suspects.room,
+            suspects=self._orchestrator.owned.suspects.capacity,
             crashes_max=self._options.crashes_max,
             away_until=self._orchestrator.store_failed_at,
         )
@@ -230,13 +232,13 @@ class Recovery(Poller):
         if self._large and (self._reading is None or self._reading.done()):
             self._reading = asyncio.create_task(self._adopt_large(asked_at), name="large-logs")
 
-    def _rooms_left(self, *, without: str | None) -> dict[str, int]:
+    def _capacities_left(self, *, without: str | None) -> dict[str, int]:
         """How many more runs may be taken of each tenant that has some here."""
         owned = self._orchestrator.owned.by_tenant
-        rooms = {tenant_id: max(0, self._tenant_max - count) for tenant_id, count in owned.items()}
+        capacities = {tenant_id: max(0, self._tenant_max - count) for tenant_id, count in owned.items()}
         if without is not None:
-            rooms[without] = 0
-        return rooms
+            capacities[without] = 0
+        return capacities
 
     def _plan_next(self, claimed: Sequence[Loaded], *, limit: int, sat_out: str | None) -> None:
         """Plan whether another claim follows at once, and which tenants it leaves out.

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead
 from anabranch.engine.rules.events import ActivationKey, Event, Status, SuspendReason
 from anabranch.engine.rules.payloads import RunReopened
-from anabranch.engine.rules.shared.blame import ANY_ROOM, CRASHES_MAX, Blame, SuspectRoom
+from anabranch.engine.rules.shared.blame import ANY_CAPACITY, CRASHES_MAX, Blame, SuspectCapacity
 from anabranch.engine.rules.shared.left_out import Ranges
 from anabranch.engine.rules.shared.log_limit import ROW_WEIGHT
 
@@ -220,7 +220,7 @@ class WorkerCode:
 
 
 @dataclass(frozen=True, slots=True)
-class TenantRooms:
+class TenantCapacities:
     """The number of further runs of each tenant that a worker takes."""
 
     each: int
@@ -284,13 +284,13 @@ class ClaimRequest:
     """Names and versions of code; other coded runs are left to workers that know them."""
     known_types: Sequence[str] | None = None
     """Node types beyond the built-in ones; runs that need others are left to workers that have them."""
-    rooms: TenantRooms | None = None
+    capacities: TenantCapacities | None = None
     """How many of each tenant are taken; further ones are left, although they count towards `limit`."""
     weight_max: int = CLAIM_WEIGHT_MAX
     """Stop once the logs of the taken instances have this size; a single log may be larger."""
     large: bool = True
     """False: leave instances whose log cannot be read at once (see `Loaded`)."""
-    suspects: SuspectRoom = ANY_ROOM
+    suspects: SuspectCapacity = ANY_CAPACITY
     """How many further suspects are taken; see `blame.may_join`."""
     crashes_max: int = CRASHES_MAX
     """A run that has crashed alone this often is suspended instead of taken."""

@@ -122,10 +122,10 @@ class Division:
         for part, content in zip(self.parts, contents, strict=True):
             if not part.path:
                 return content
-            place = root
+            holder = root
             for step in part.path[:-1]:
-                place = place[step]
-            place[part.path[-1]] = content
+                holder = holder[step]
+            holder[part.path[-1]] = content
         return root
 
 

@@ -240,30 +240,30 @@ def _find_problem(root: Any) -> str | None:
     stack: list[tuple[Any, str, int]] = [(root, "", 1)]
     while stack:
         value, pointer, depth = stack.pop()
-        place = f"at {pointer or '/'}"
+        location = f"at {pointer or '/'}"
         if type(value) not in _PLAIN:
-            return f"a value of type {type(value).__name__} {place}"
+            return f"a value of type {type(value).__name__} {location}"
         if value is None or isinstance(value, bool):
             continue
         if isinstance(value, str):
             if "\x00" in value:
-                return f"text with a NUL character {place}"
+                return f"text with a NUL character {location}"
             if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
-                return f"text with a lone surrogate {place}"
+                return f"text with a lone surrogate {location}"
         elif isinstance(value, int):
             if not -(2**63) <= value < 2**64:
-                return f"an integer of more than 64 bits {place}"
+                return f"an integer of more than 64 bits {location}"
         elif isinstance(value, float):
             if not math.isfinite(value):
-                return f"a number that is not finite ({value}) {place}"
+                return f"a number that is not finite ({value}) {location}"
         else:
             if depth > VALUE_DEPTH_MAX:
-                return f"more than {VALUE_DEPTH_MAX} levels of nesting {place}"
+                return f"more than {VALUE_DEPTH_MAX} levels of nesting {location}"
             children = value.items() if isinstance(value, dict) else enumerate(value)
             for key, child in children:
                 if isinstance(value, dict):
                     if type(key) is not str:
-                        return f"a key that is not text ({key!r}) {place}"
+                        return f"a key that is not text ({key!r}) {location}"
                     stack.append((key, f"{pointer}/{key!r}", depth))
                 stack.append((child, f"{pointer}/{key}", depth + 1))
     return None

@@ -117,9 +117,9 @@ def _with_host_parameters(url: str) -> str:
     if found is None:
         return url
     path, _, query = found["end"].partition("?")
-    places = [_HOST_AND_PORT.fullmatch(place) for place in found["hosts"].split(",")]
-    hosts = ",".join(place["host"].strip("[]") for place in places if place is not None)
-    ports = ",".join(place["port"] or "" for place in places if place is not None)
+    addresses = [_HOST_AND_PORT.fullmatch(address) for address in found["hosts"].split(",")]
+    hosts = ",".join(address["host"].strip("[]") for address in addresses if address is not None)
+    ports = ",".join(address["port"] or "" for address in addresses if address is not None)
     return f"{found['begin']}{path or '/'}?host={hosts}&port={ports}{'&' * bool(query)}{query}"
 
 

@@ -45,7 +45,7 @@ class Checker:
         self._requires_seccomp = requires_seccomp
         # Owned for orders and for what is kept, never while a child compiles.
         self._lock = threading.Lock()
-        self._places = threading.Semaphore(_AT_ONCE_MAX)
+        self._slots = threading.Semaphore(_AT_ONCE_MAX)
         self._servers: dict[str, ForkServer] = {}
         self._answers: OrderedDict[tuple[str, str], list[CodeProblem]] = OrderedDict()
         self._stops = 0
@@ -61,7 +61,7 @@ class Checker:
             if known is not None:
                 return known
             stops = self._stops
-        with self._places:
+        with self._slots:
             for _ in range(_ATTEMPTS_MAX):
                 try:
                     problems = self._ask(language, code, stops)

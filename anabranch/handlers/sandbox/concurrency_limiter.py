@@ -1,8 +1,8 @@
 """Limit concurrent executions, fairly among tenants.
 
-Called by the sandbox. Tenants take turns, however many jobs each has waiting. No tenant may use all places, so that
-others never wait for its timeouts. The engine's queue asks `has_room` and `admits` first and keeps jobs that would have
-to wait; other callers wait here.
+Called by the sandbox. Tenants take turns, however many jobs each has waiting. No tenant may use all slots, so that
+others never wait for its timeouts. The engine's queue asks `has_capacity` and `admits` first and keeps jobs that would
+have to wait; other callers wait here.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from contextlib import asynccontextmanager
 
 
 class ConcurrencyLimiter:
-    """Lets `places` in at once, `places_per_tenant` of one tenant."""
+    """Lets `slots` in at once, `slots_per_tenant` of one tenant."""
 
-    def __init__(self, *, places: int, places_per_tenant: int) -> None:
-        self._places = places
-        self._places_per_tenant = places_per_tenant
+    def __init__(self, *, slots: int, slots_per_tenant: int) -> None:
+        self._slots = slots
+        self._slots_per_tenant = slots_per_tenant
         self._inside: Counter[str] = Counter()
         # Tenants in the order in which they are asked next; each with those of it that wait.
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
@@ -35,21 +35,21 @@ class ConcurrencyLimiter:
         return sum(len(queue) for queue in self._waiting.values())
 
     @property
-    def has_room(self) -> bool:
-        """Whether there is a free place."""
-        return self.inside < self._places
+    def has_capacity(self) -> bool:
+        """Whether there is a free slot."""
+        return self.inside < self._slots
 
     def admits(self, tenant_id: str) -> bool:
         """Whether a job of this tenant would be admitted at once."""
-        return self.has_room and self._inside[tenant_id] < self._places_per_tenant
+        return self.has_capacity and self._inside[tenant_id] < self._slots_per_tenant
 
     def subscribe(self, left: Callable[[], None]) -> None:
-        """Call this whenever a place has become free."""
+        """Call this whenever a slot has become free."""
         self._on_leave.append(left)
 
     @asynccontextmanager
-    async def place(self, tenant_id: str) -> AsyncIterator[None]:
-        """A context that holds a place."""
+    async def slot(self, tenant_id: str) -> AsyncIterator[None]:
+        """A context that holds a slot."""
         await self._enter(tenant_id)
         try:
             yield
@@ -78,7 +78,7 @@ class ConcurrencyLimiter:
             left()
 
     def _admit(self) -> None:
-        while self.has_room:
+        while self.has_capacity:
             tenant_id = self._next_tenant()
             if tenant_id is None:
                 return
@@ -91,7 +91,7 @@ class ConcurrencyLimiter:
                 turn.set_result(None)
 
     def _next_tenant(self) -> str | None:
-        return next((each for each in self._waiting if self._inside[each] < self._places_per_tenant), None)
+        return next((each for each in self._waiting if self._inside[each] < self._slots_per_tenant), None)
 
     def _forget(self, tenant_id: str, turn: asyncio.Future[None]) -> None:
         queue = self._waiting.get(tenant_id)

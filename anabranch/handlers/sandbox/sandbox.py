@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 ADDRESS_BYTES_BESIDE_HEAP = 192 << 20
 
 # Four at once at least: code that waits for a fetch uses no processor.
-PLACES_MIN = 4
+SLOTS_MIN = 4
 
 _CORES = os.cpu_count() or 1
 
@@ -55,14 +55,14 @@ class Sandbox:
         *,
         fetcher: HttpSender | None = None,
         unsafe: bool = False,
-        places: int = max(PLACES_MIN, 2 * _CORES),
+        slots: int = max(SLOTS_MIN, 2 * _CORES),
         warm: int = max(2, _CORES),
     ) -> None:
-        """`unsafe` runs code even where seccomp cannot be had; `places` bounds executions at once."""
+        """`unsafe` runs code even where seccomp cannot be had; `slots` bounds executions at once."""
         self._fetcher = fetcher
         self._unsafe = unsafe
         self._warm = warm
-        self._concurrency_limiter = ConcurrencyLimiter(places=places, places_per_tenant=max(1, places // 2))
+        self._concurrency_limiter = ConcurrencyLimiter(slots=slots, slots_per_tenant=max(1, slots // 2))
         self._pools: dict[str, Pool] = {}
         self._checker = Checker(requires_seccomp=not unsafe)
         self._layers: Mapping[str, str] | None = None
@@ -77,7 +77,7 @@ class Sandbox:
         """
         if platform.system() != "Linux" and not self._unsafe:
             raise unavailable(f"{platform.system()} has no seccomp")
-        async with self._concurrency_limiter.place(job.tenant_id):
+        async with self._concurrency_limiter.slot(job.tenant_id):
             context = _encoded_context(job)
             answer = await self._answer(job, context, log)
         if "result" in answer:
@@ -123,15 +123,15 @@ class Sandbox:
 
     # -- for gates -------------------------------------------------------------------------
     def is_open(self, language: str) -> bool:
-        """Whether there is a free place and a fork server; starts one if there is none."""
-        return self._concurrency_limiter.has_room and self._pool(language).is_ready()
+        """Whether there is a free slot and a fork server; starts one if there is none."""
+        return self._concurrency_limiter.has_capacity and self._pool(language).is_ready()
 
     def admits(self, tenant_id: str) -> bool:
-        """Whether this tenant may have one more place."""
+        """Whether this tenant may have one more slot."""
         return self._concurrency_limiter.admits(tenant_id)
 
     def subscribe(self, opened: Callable[[], None]) -> None:
-        """Call this whenever a place is free or a fork server was started."""
+        """Call this whenever a slot is free or a fork server was started."""
         self._concurrency_limiter.subscribe(opened)
         self._on_ready.append(opened)
 
@@ -216,7 +216,7 @@ class CodeGate:
         self._language = language
 
     def is_open(self) -> bool:
-        """Whether there is a free place and a fork server; starts one if there is none."""
+        """Whether there is a free slot and a fork server; starts one if there is none."""
         return self._sandbox.is_open(self._language)
 
     def admits(self, tenant_id: str) -> bool:
@@ -261,7 +261,7 @@ def _failure_of(error: Mapping[str, Any], job: CodeJob) -> NodeFailure:
         return _died("its process gave a reason that there is not")
     if code == "SANDBOX_UNAVAILABLE":
         return unavailable(error["message"])
-    message = f"{_place(*frames[-1][:2])}: {error['message']}" if frames else error["message"]
+    message = f"{_line_and_column(*frames[-1][:2])}: {error['message']}" if frames else error["message"]
     lines = job.code.split("\n")
     trace = "".join(_frame_text(lines, *frame) for frame in frames)
     return _failure(code, error["type"], message, traceback=trace)
@@ -270,12 +270,12 @@ def _failure_of(error: Mapping[str, Any], job: CodeJob) -> NodeFailure:
 def _frame_text(lines: list[str], line: int, column: int, name: str) -> str:
     """A call in the code as Python shows one."""
     where = f", in {name}" if name else ""
-    text = f'  File "<code>", {_place(line, column)}{where}\n'
+    text = f'  File "<code>", {_line_and_column(line, column)}{where}\n'
     source = lines[line - 1].strip()[:SOURCE_CHARACTERS_MAX] if line <= len(lines) else ""
     return f"{text}    {source}\n" if source else text
 
 
-def _place(line: int, column: int) -> str:
+def _line_and_column(line: int, column: int) -> str:
     return f"line {line}, column {column}" if column else f"line {line}"
 
 

@@ -31,7 +31,7 @@ _PARAMETERS = re.compile(
 )
 # The parameters that are read so, of nodes without parameters that would hide them.
 _SHOWN = {"set": "assignments", "code": "jsCode", "httpRequest": "url"}
-_STEP = re.compile(r"\.(?P<key>\w++)|\[(?P<place>\d++)\]")
+_STEP = re.compile(r"\.(?P<key>\w++)|\[(?P<index>\d++)\]")
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class NodeScope:
     """What has a node in front read a variable; None: no node can be in front."""
     of_code: bool = False
     """Whether the names are for code, which can fail where nothing is known of an item."""
-    unclear: set[str] = field(default_factory=set)
+    ambiguous: set[str] = field(default_factory=set)
     """Nodes of which it is not known which of their outputs is read."""
 
     @property
@@ -155,10 +155,10 @@ class NodeScope:
             is_one = not feed.many and all(each.feed.value == feed.value for each in read)
             return feed.value if is_one else self._paired(name)
         if len(read) > 1:
-            self.unclear.add(name)
+            self.ambiguous.add(name)
             if not self.of_code:
                 raise Untranslatable(f"which output of the node {name} is read is not known here")
-        if which == "place":
+        if which == "index":
             return feed.value.at(INDEX if self._is_mapped else number(0)) if feed.many else feed.value
         return _pick(feed, which)
 
@@ -206,7 +206,7 @@ class NodeScope:
         """What is written in the parameters of a node: n8n does not resolve expressions there. Of others than these n8n
         may have a default, or leave out what stands in an export."""
         node = self.around.graph.nodes.get(found["name"])
-        path = [step["key"] or int(step["place"]) for step in _STEP.finditer(found["path"])]
+        path = [step["key"] or int(step["index"]) for step in _STEP.finditer(found["path"])]
         if node is None or _SHOWN.get(node.kind) != path[0] or {"mode", "language"} & set(node.parameters):
             return None
         if node.kind == "set" and node.version < 3.3:
@@ -228,11 +228,11 @@ class NodeScope:
         size = node.parameters.get("batchSize", 10 if node.version < 2 else 1)
         if not isinstance(exit_.pairing, Moved) or not isinstance(size, int):
             return None
-        place = self._moved(exit_.pairing).js
+        offset = self._moved(exit_.pairing).js
         if what == "currentRunIndex":
-            return f"({place} / {size})"
+            return f"({offset} / {size})"
         items = self.around.input_links[name][0].feed().items.js
-        return f"({place} + {size} >= ({items} ?? []).length)"
+        return f"({offset} + {size} >= ({items} ?? []).length)"
 
     def _batch_exit(self, name: str, exits: Mapping[int, Exit]) -> Exit:
         inside = self.name in self.around.bodies.get(name, ()) or name not in self.around.bodies
@@ -268,13 +268,17 @@ class NodeScope:
             exit_ = self.around.exits.get(link.source, {}).get(link.output)
             if exit_ is None or link.source in seen or link in returns:
                 continue
-            place = index if exit_.feed.many else number(0)
+            item_index = index if exit_.feed.many else number(0)
             if link.source == wanted:
                 found.append(
-                    None if place is None else exit_.feed.value.at(place) if exit_.feed.many else exit_.feed.value
+                    None
+                    if item_index is None
+                    else exit_.feed.value.at(item_index)
+                    if exit_.feed.many
+                    else exit_.feed.value
                 )
                 continue
-            found += self._walk(link.source, self._before(link.source, exit_, place), wanted, seen | {at})
+            found += self._walk(link.source, self._before(link.source, exit_, item_index), wanted, seen | {at})
         return found
 
     def _before(self, name: str, exit_: Exit, index: Ref | None) -> Ref | None:

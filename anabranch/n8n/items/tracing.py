@@ -87,7 +87,8 @@ class ItemTrace:
         self._ways[name] = ""
         inputs = self.input_links.get(name, {})
         listed = [
-            self._of_input(inputs[place]) if place in inputs else "[]" for place in range(max(inputs, default=-1) + 1)
+            self._of_input(inputs[number]) if number in inputs else "[]"
+            for number in range(max(inputs, default=-1) + 1)
         ]
         self._ways[name] = f"[{', '.join(listed)}]"
 
@@ -110,26 +111,26 @@ class ItemTrace:
     def _step(self, link: Link) -> str:
         """The item that one along a link belongs to: `[node, pair]`, or `[null, item]` at the end of the way."""
         exit_ = self.exits[link.source][link.output]
-        place = "at" if exit_.feed.many else "0"
+        index = "at" if exit_.feed.many else "0"
         if link.source == self.wanted:
             value = exit_.feed.value.js
             return f"[null, {value}{'?.[at]' if exit_.feed.many else ''}]"
         self._write(link.source)
-        return f"[{json.dumps(link.source)}, {self._pair(link.source, exit_, place)}]"
+        return f"[{json.dumps(link.source)}, {self._pair(link.source, exit_, index)}]"
 
-    def _pair(self, name: str, exit_: Exit, place: str) -> str:
+    def _pair(self, name: str, exit_: Exit, index: str) -> str:
         match exit_.pairing:
             case "same":
-                return place
+                return index
             case Moved():
-                return f"{self.moved(exit_.pairing).js} + {place}"
+                return f"{self.moved(exit_.pairing).js} + {index}"
             case Ref(js=of):
-                return f"{of}?.[{place}]"
+                return f"{of}?.[{index}]"
             case Traced(js=of):
-                return f"({of})({place})"
+                return f"({of})({index})"
             case PairedByCode(of=pairs):
                 self.paired.add(name)
                 if pairs is None:
                     raise ItemUnknown(f"which items the code of {name} makes of which is known when it ran")
-                return f"{pairs.js}?.[{place}]"
+                return f"{pairs.js}?.[{index}]"
         raise ItemUnknown(f"which item of {self.wanted} belongs to it is not known here")

@@ -73,7 +73,7 @@ const Buffer = (() => {
     static byteLength(text, form) { return typeof text === 'string' ? Buffer.from(text, form).length : text.byteLength; }
     toString(form, begin = 0, end = this.length) { return known(form, write)(begin || end < this.length ? this.subarray(begin, end) : this); }
     slice(begin, end) { return this.subarray(begin, end); }
-    equals(other) { return this.length === other.length && this.every((byte, place) => byte === other[place]); }
+    equals(other) { return this.length === other.length && this.every((byte, index) => byte === other[index]); }
     toJSON() { return {type: 'Buffer', data: Array.from(this)}; }
   };
 })();

@@ -40,9 +40,9 @@ const n8nPasses = (() => {
     } catch { return null; }
   };
   const an = word => ('aeiou'.includes(word[0]) ? 'an ' : 'a ') + word;
-  const said = (value, type, how, place) => how.strict
-    ? `Wrong type: '${String(value)}' is ${an(typeof value)} but was expecting ${an(type)} ${place}`
-    : `Conversion error: the ${typeof value} '${String(value)}' can't be converted to ${an(type)} ${place}`;
+  const mismatch = (value, type, how, location) => how.strict
+    ? `Wrong type: '${String(value)}' is ${an(typeof value)} but was expecting ${an(type)} ${location}`
+    : `Conversion error: the ${typeof value} '${String(value)}' can't be converted to ${an(type)} ${location}`;
   const compared = {equals: (a, b) => a === b, notEquals: (a, b) => a !== b, gt: (a, b) => a > b, lt: (a, b) => a < b, gte: (a, b) => a >= b, lte: (a, b) => a <= b};
   const timed = {equals: (a, b) => a === b, notEquals: (a, b) => a !== b, after: (a, b) => a > b, before: (a, b) => a < b, afterOrEquals: (a, b) => a >= b, beforeOrEquals: (a, b) => a <= b};
   const texts = {
@@ -52,10 +52,10 @@ const n8nPasses = (() => {
   const has = (list, value, folds) => folds && typeof value === 'string' ? list.some(each => typeof each === 'string' && each.toLocaleLowerCase() === value.toLocaleLowerCase()) : list.includes(value);
   const test = (one, number, how, dates) => {
     const [read, type, operation, readOther, otherType, single] = one, written = $read(read), other = $read(readOther);
-    const first = converted(written, type, how, dates), second = converted(other, otherType, how, dates), place = `[condition ${number}, item ${$itemIndex}]`;
+    const first = converted(written, type, how, dates), second = converted(other, otherType, how, dates), location = `[condition ${number}, item ${$itemIndex}]`;
     if (!first && !second && !single && typeof written === typeof other) throw $fault(`Comparison type expects ${an(type)} but both fields are ${an(typeof written)}`);
-    if (!first) throw $fault(said(written, type, how, place));
-    if (!second && !single) throw $fault(said(other, otherType, how, place));
+    if (!first) throw $fault(mismatch(written, type, how, location));
+    if (!second && !single) throw $fault(mismatch(other, otherType, how, location));
     let left = first[0], right = second?.[0];
     const exists = left !== undefined && left !== null && !Number.isNaN(left);
     if (operation === 'exists') return exists;

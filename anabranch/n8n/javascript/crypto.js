@@ -18,12 +18,12 @@ const $crypto = (() => {
   };
   const words = (values, bytes, little) => {
     const made = new Buffer(values.length * bytes), view = new DataView(made.buffer);
-    values.forEach((value, place) => { if (bytes === 8) view.setBigUint64(place * 8, value); else view.setUint32(place * 4, value >>> 0, little); });
+    values.forEach((value, index) => { if (bytes === 8) view.setBigUint64(index * 8, value); else view.setUint32(index * 4, value >>> 0, little); });
     return made;
   };
   const md5 = bytes => {
     const shifts = [7, 12, 17, 22, 5, 9, 14, 20, 4, 11, 16, 23, 6, 10, 15, 21], view = padded(bytes, 64, true);
-    const sines = Array.from({length: 64}, (_, place) => Math.floor(Math.abs(Math.sin(place + 1)) * 4294967296));
+    const sines = Array.from({length: 64}, (_, index) => Math.floor(Math.abs(Math.sin(index + 1)) * 4294967296));
     let state = [0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476];
     for (let block = 0; block < view.byteLength; block += 64) {
       let [a, b, c, d] = state;
@@ -34,7 +34,7 @@ const $crypto = (() => {
         const sum = (a + mixed + sines[at] + view.getUint32(block + from * 4, true)) | 0;
         [a, d, c, b] = [d, c, b, (b + turn(sum, shifts[way * 4 + at % 4])) | 0];
       }
-      state = [a, b, c, d].map((value, place) => (value + state[place]) | 0);
+      state = [a, b, c, d].map((value, index) => (value + state[index]) | 0);
     }
     return words(state, 4, true);
   };
@@ -48,7 +48,7 @@ const $crypto = (() => {
         const [mixed, more] = at < 20 ? [(b & c) | (~b & d), 0x5a827999] : at < 40 ? [b ^ c ^ d, 0x6ed9eba1] : at < 60 ? [(b & c) | (b & d) | (c & d), 0x8f1bbcdc] : [b ^ c ^ d, 0xca62c1d6];
         [e, d, c, b, a] = [d, c, turn(b, 30), a, (turn(a, 5) + mixed + e + more + row[at]) | 0];
       }
-      state = [a, b, c, d, e].map((value, place) => (value + state[place]) | 0);
+      state = [a, b, c, d, e].map((value, index) => (value + state[index]) | 0);
     }
     return words(state, 4);
   };
@@ -68,7 +68,7 @@ const $crypto = (() => {
         const two = ((right(a, 2) ^ right(a, 13) ^ right(a, 22)) + ((a & b) ^ (a & c) ^ (b & c))) | 0;
         [h, g, f, e, d, c, b, a] = [g, f, e, (d + one) | 0, c, b, a, (one + two) | 0];
       }
-      state = [a, b, c, d, e, f, g, h].map((value, place) => (value + state[place]) | 0);
+      state = [a, b, c, d, e, f, g, h].map((value, index) => (value + state[index]) | 0);
     }
     return words(state, 4);
   };
@@ -88,7 +88,7 @@ const $crypto = (() => {
         const two = cut((right(a, 28n) ^ right(a, 34n) ^ right(a, 39n)) + ((a & b) ^ (a & c) ^ (b & c)));
         [h, g, f, e, d, c, b, a] = [g, f, e, cut(d + one), c, b, a, cut(one + two)];
       }
-      state = [a, b, c, d, e, f, g, h].map((value, place) => cut(value + state[place]));
+      state = [a, b, c, d, e, f, g, h].map((value, index) => cut(value + state[index]));
     }
     return words(state, 8);
   };

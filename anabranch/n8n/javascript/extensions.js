@@ -39,7 +39,7 @@ $extend(String.prototype, {
   parseJson: text => { try { return JSON.parse(text); } catch { throw Object.assign(new Error('the text is not JSON'), {fails: true}); } }, toJsonString: text => JSON.stringify(text),
 });
 $extend(Number.prototype, {
-  round: (value, places = 0) => +value.toFixed(places), floor: value => Math.floor(value), ceil: value => Math.ceil(value), abs: value => Math.abs(value),
+  round: (value, digits = 0) => +value.toFixed(digits), floor: value => Math.floor(value), ceil: value => Math.ceil(value), abs: value => Math.abs(value),
   isInteger: value => Number.isInteger(value), isEven: value => { if (!Number.isInteger(value)) throw new Error('isEven() is only callable on integers'); return value % 2 === 0; },
   isOdd: value => { if (!Number.isInteger(value)) throw new Error('isOdd() is only callable on integers'); return Math.abs(value) % 2 === 1; },
   toBoolean: value => value !== 0, toNumber: value => value, toInt: value => Math.trunc(value), toFloat: value => value,

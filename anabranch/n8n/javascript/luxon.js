@@ -33,7 +33,7 @@ const DateTime = (() => {
   };
   const lastDay = (year, month) => new Date(Date.UTC(year, month, 0)).getUTCDate();
   const moved = (date, count) => {
-    const place = date.getUTCFullYear() * 12 + date.getUTCMonth() + count, year = Math.floor(place / 12), month = place - year * 12;
+    const months = date.getUTCFullYear() * 12 + date.getUTCMonth() + count, year = Math.floor(months / 12), month = months - year * 12;
     const made = new Date(date);
     made.setUTCFullYear(year, month, Math.min(date.getUTCDate(), lastDay(year, month + 1)));
     return made;
@@ -173,7 +173,7 @@ const DateTime = (() => {
       }).join('');
       const found = new RegExp(`^${pattern}$`, 'i').exec(text), to = {};
       if (!found) return new DateTime(NaN, zone);
-      readers.forEach((reader, place) => reader(to, found[place + 1]));
+      readers.forEach((reader, index) => reader(to, found[index + 1]));
       if (to.half !== undefined) to.hour = to.late === undefined ? to.half : to.half % 12 + (to.late ? 12 : 0);
       const {year, month, day} = new DateTime(Date.now(), zone);
       return ofParts({...(to.year === undefined && to.month === undefined && to.day === undefined ? {year, month, day} : {year}), ...to}, zone);

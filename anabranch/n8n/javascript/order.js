@@ -10,7 +10,7 @@ const $order = (() => {
   const ordered = (list, compare) => {
     const work = [...list], runs = [];
     let least = 7;
-    const move = (from, at, into, to, count) => { const moved = from.slice(at, at + count); for (let place = 0; place < count; place++) into[to + place] = moved[place]; };
+    const move = (from, at, into, to, count) => { const moved = from.slice(at, at + count); for (let index = 0; index < count; index++) into[to + index] = moved[index]; };
     const between = (from, to, isBefore) => {
       let low = from, high = to;
       while (low < high) {
@@ -29,9 +29,9 @@ const $order = (() => {
     };
     const insert = (low, start, high) => {
       for (let at = start; at < high; at++) {
-        const item = work[at], place = between(low, at, middle => compare(item, work[middle]) >= 0);
-        for (let to = at; to > place; to--) work[to] = work[to - 1];
-        work[place] = item;
+        const item = work[at], index = between(low, at, middle => compare(item, work[middle]) >= 0);
+        for (let to = at; to > index; to--) work[to] = work[to - 1];
+        work[index] = item;
       }
     };
     const gallop = (isBefore, length, hint) => {

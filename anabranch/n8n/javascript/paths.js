@@ -20,10 +20,10 @@ const $paths = (() => {
   const set = (item, path, value) => {
     const keys = keysOf(path, item);
     let inner = item;
-    for (const [place, key] of keys.entries()) {
+    for (const [index, key] of keys.entries()) {
       if (closed.has(key)) return item;
-      if (place === keys.length - 1) inner[key] = value;
-      else if (!isObject(inner[key])) inner[key] = /^(?:0|[1-9]\d*)$/.test(keys[place + 1]) ? [] : {};
+      if (index === keys.length - 1) inner[key] = value;
+      else if (!isObject(inner[key])) inner[key] = /^(?:0|[1-9]\d*)$/.test(keys[index + 1]) ? [] : {};
       inner = inner[key];
     }
     return item;

@@ -75,8 +75,8 @@ def one_of(
         job.counts.rewritten += sum(template.expressions for template in templates)
         return conditions
     listed = ", ".join(f"() => {test.js()}" for test in tests)
-    place = job.texts().compute(f"[{listed}].findIndex(test => test())").value
-    return [f"{place} == {number}" for number in range(len(tests))]
+    first_true = job.texts().compute(f"[{listed}].findIndex(test => test())").value
+    return [f"{first_true} == {number}" for number in range(len(tests))]
 
 
 def _differs_after_failures(job: MappingJob) -> None:

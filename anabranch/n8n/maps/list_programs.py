@@ -29,8 +29,8 @@ const listOf = (item, field) => {
 const made = [], of = [];
 items.forEach((item, index) => {
   const rows = [];
-  options.fields.forEach((field, place) => {
-    const name = options.into[place] ?? '', isSpread = options.include === 'noOtherFields' && name === '' && options.fields.length === 1;
+  options.fields.forEach((field, column) => {
+    const name = options.into[column] ?? '', isSpread = options.include === 'noOtherFields' && name === '' && options.fields.length === 1;
     listOf(item, field).forEach((each, row) => {
       rows[row] ??= {};
       if (isSpread && ($paths.isObject(each) || (each === null && options.needs === 'list'))) rows[row] = {...rows[row], ...each};
@@ -93,7 +93,7 @@ return made;"""
 _COMPARE = (
     prelude("order")
     + """const compared = (a, b) => $order.equal(a, b) ? 0 : $order.isLess(a, b) ? -1 : 1;
-const placesBy = compare => $order.ordered(items.map((_, index) => index), compare);
+const indexesBy = compare => $order.ordered(items.map((_, index) => index), compare);
 """
 )
 
@@ -105,14 +105,14 @@ SORT = (
   if (items.length && !items.some(isThere)) throw new Error(`Couldn't find the field '${field}' in the input data`);
 }
 const lower = value => typeof value === 'string' ? value.toLowerCase() : value;
-const places = placesBy((one, other) => {
+const indexes = indexesBy((one, other) => {
   for (const {field, order} of options.by) {
     const way = compared(lower(get(items[one], field)), lower(get(items[other], field)));
     if (way) return order === 'ascending' ? way : -way;
   }
   return 0;
 });
-return {items: places.map(place => items[place]), of: places};"""
+return {items: indexes.map(index => items[index]), of: indexes};"""
 )
 
 # Items are compared in the order that n8n sorts them into, each with the one before it: where values have no order, such as
@@ -123,7 +123,7 @@ UNIQUE = (
     + """const named = (value, before) => {
   if (!$paths.isObject(value)) return [before.join('.')];
   const entries = Number.isInteger(value.length) && value.length >= 0
-    ? Array.from({length: value.length}, (_, place) => [place, value[place]]) : Object.entries(value);
+    ? Array.from({length: value.length}, (_, index) => [index, value[index]]) : Object.entries(value);
   return entries.flatMap(([key, each]) => named(each, [...before, key]));
 };
 const namesIn = item => options.dots === false ? Object.keys(item) : named(item, []);
@@ -133,7 +133,7 @@ const keys = options.compare === 'selectedFields' ? options.fields
   : allBut(options.compare === 'allFieldsExcept' && options.dots !== false ? items.slice(0, 1) : items);
 const kind = value => Array.isArray(value) ? 9 : value === null ? 10 : {string: 1, number: 2, boolean: 4, undefined: 6, object: 7}[typeof value];
 const known = items.map((item, index) => ({...item, __INDEX: index}));
-const places = placesBy((one, other) => {
+const indexes = indexesBy((one, other) => {
   for (const key of keys) {
     const a = get(known[one], key), b = get(known[other], key);
     const way = options.byType && kind(a) !== kind(b) ? kind(a) - kind(b) : compared(a, b);
@@ -153,10 +153,10 @@ for (const key of keys) {
   if (kinds.size > 1 && !options.byType) throw new Error(`'${key}' isn't always the same type`);
 }
 const removed = new Set();
-let last = places[0];
-for (const place of places.slice(1)) {
-  if (keys.every(key => $order.equal(get(known[place], key), get(known[last], key)))) removed.add(place);
-  else last = place;
+let last = indexes[0];
+for (const index of indexes.slice(1)) {
+  if (keys.every(key => $order.equal(get(known[index], key), get(known[last], key)))) removed.add(index);
+  else last = index;
 }
 const of = items.map((_, index) => index).filter(index => !removed.has(index));
 if (!options.only) return {items: of.map(index => items[index]), of};
@@ -168,7 +168,7 @@ const picked = item => {
   }
   return made;
 };
-return {items: of.map(index => picked(items[index])), of: of.map((_, place) => place)};"""
+return {items: of.map(index => picked(items[index])), of: of.map((_, index) => index)};"""
 )
 
 SUMMARIZE = (

@@ -342,14 +342,14 @@ def _json_body(job: MappingJob, texts: Texts, config: dict[str, Any], written: A
             _content_type(config, "application/json")
             return
         if len(pieces) == 1 and isinstance(pieces[0], Source):
-            said = texts.phrase(written)
-            if said.kind in ("object", "list"):
-                config["json"] = expression(said.whole())
-            elif said.kind == "text":
-                config["json"] = expression(f"{said.atom} | fromjson")
+            phrase = texts.phrase(written)
+            if phrase.kind in ("object", "list"):
+                config["json"] = expression(phrase.whole())
+            elif phrase.kind == "text":
+                config["json"] = expression(f"{phrase.atom} | fromjson")
             else:
-                text = f"({said.value} | tojson | slice(0, 1)) == '\"'"
-                config["json"] = expression(f"({said.atom} | fromjson) if {text} else {said.value}")
+                text = f"({phrase.value} | tojson | slice(0, 1)) == '\"'"
+                config["json"] = expression(f"({phrase.atom} | fromjson) if {text} else {phrase.value}")
             return
     config["json"] = json_of(written, texts)
 
@@ -377,8 +377,8 @@ def _form(job: MappingJob, texts: Texts, config: dict[str, Any], group: str, nam
     for each in job.option(group, name, default=[]):
         if not isinstance(each, dict) or not each.get("name"):
             continue
-        said = texts.phrase(each.get("value", ""))
-        plain = said.text if said.is_path else said.atom
+        phrase = texts.phrase(each.get("value", ""))
+        plain = phrase.text if phrase.is_path else phrase.atom
         parts.append(f"{_name(each)}=" + expression(f"({plain} | js_text | urlencode)"))
     config["body"] = "&".join(parts)
     _content_type(config, "application/x-www-form-urlencoded")
@@ -397,7 +397,7 @@ def _parts(job: MappingJob, texts: Texts, config: dict[str, Any], group: str, na
             part |= _file_part(texts, file)
         else:
             continue
-        before = [place for place, other in enumerate(parts) if other["name"] == part["name"]]
+        before = [index for index, other in enumerate(parts) if other["name"] == part["name"]]
         if before and job.node.version < _REPEATS:
             parts[before[0]] = part
         else:
@@ -503,8 +503,8 @@ def _predefined(job: MappingJob, config: dict[str, Any], kind: str) -> None:
         return
     if sent_as(job, config, kind):
         return
-    if (place := renewed_at(kind)) is not None:
-        renewing(job, config, kind, *place)
+    if (renewal := renewed_at(kind)) is not None:
+        renewing(job, config, kind, *renewal)
         return
     if kind == "googleApi":
         service_account(job, config, kind)

@@ -119,9 +119,11 @@ def _set_by_name(job: MappingJob, texts: Texts, fields: list[tuple[Any, Any, str
         raise NotMapped("the name of a field is computed, beside fields that are kept")
     puts = "".join(f"put({js_of(name)}, {js_of(value)}, {json.dumps(kind)}); " for name, value, kind in fields)
     options = json.dumps({"dots": dots})
-    said = texts.compute(f"(() => {{ const options = {options};\n{GET}\n{PUT_BESIDE}\n{puts}return whole($json); }})()")
+    phrase = texts.compute(
+        f"(() => {{ const options = {options};\n{GET}\n{PUT_BESIDE}\n{puts}return whole($json); }})()"
+    )
     texts.counts.as_code += sum(str(part).startswith("=") for field in fields for part in field[:2])
-    job.add("set", {"base": expression(said.text), "values": {}}, each=job.needed_feed())
+    job.add("set", {"base": expression(phrase.text), "values": {}}, each=job.needed_feed())
     job.leave()
 
 
@@ -201,9 +203,9 @@ def _values(job: MappingJob, texts: Texts, fields: list[tuple[Any, Any, str]], *
 def _computed(texts: Texts, fields: list[tuple[Any, Any, str]], *, dots: bool) -> str:
     """An object of the fields whose names are computed."""
     puts = "".join(f"put({js_of(name)}, {js_of(value)}, {json.dumps(kind)}); " for name, value, kind in fields)
-    said = texts.compute(f"(() => {{ const dots = {json.dumps(dots)};\n{PUT}\n{puts}return made; }})()")
+    phrase = texts.compute(f"(() => {{ const dots = {json.dumps(dots)};\n{PUT}\n{puts}return made; }})()")
     texts.counts.as_code += sum(str(part).startswith("=") for field in fields for part in field[:2])
-    return expression(said.text)
+    return expression(phrase.text)
 
 
 def put_at(into: dict[str, Any], path: list[str], value: Any) -> None:

@@ -69,13 +69,13 @@ def query(job: MappingJob) -> None:
     if feed.many:
         of_each = f"({rows.js} ?? []).flatMap(each => each?.rows ?? [])"
         found = Ref(f"({rows.template} | map('rows', []) | flatten)", of_each)
-    says = _says_success(job, str(operation), sql)
-    if says and feed.many and job.option("options", "queryBatching", default="single") != "single":
+    gives_success = _gives_success(job, str(operation), sql)
+    if gives_success and feed.many and job.option("options", "queryBatching", default="single") != "single":
         code = f"return ({rows.js} ?? []).flatMap(each => each?.rows?.length ? each.rows : [{{success: true}}]);"
         job.add("javascript", {"code": code}, suffix="items", retry={"maxAttempts": 1})
         job.leave(many=True, pairing=None)
         return
-    if says:
+    if gives_success:
         done = f"(rows => rows?.length ? rows : [{{success: true}}])({found.js})"
         found = Ref(f"({found.template} or [{{'success': true}}])", done)
     job.leave(found, many=True, pairing=None)
@@ -83,11 +83,11 @@ def query(job: MappingJob) -> None:
 
 def _name_differences(job: MappingJob, *, reads: bool, writes_each: bool) -> None:
     """Name the differences from n8n."""
-    place, name = ("options", "queryBatching") if job.node.version >= 2 else ("additionalFields", "mode")
-    batching = job.option(place, name, default="single")
+    group, name = ("options", "queryBatching") if job.node.version >= 2 else ("additionalFields", "mode")
+    batching = job.option(group, name, default="single")
     if writes_each and (batching == "transaction" or (job.node.kind == "postgres" and batching != "independently")):
         job.differs("each item has a transaction of its own: where one fails, what those before changed stays")
-    if job.option(place, "largeNumbersOutput") == "numbers":
+    if job.option(group, "largeNumbersOutput") == "numbers":
         job.differs("64-bit integers and decimals are text")
     if reads and job.node.kind == "mySql" and job.around.has_followers(job.node.name):
         job.differs("dates are ISO 8601 text of another form")
@@ -98,7 +98,7 @@ _SILENT = {"postgres": 2.3, "mySql": 2.2}
 _COMMENT = re.compile(r"/\*(?:[^*\n]|\*(?!/))*+\*/")
 
 
-def _says_success(job: MappingJob, operation: str, sql: str) -> bool:
+def _gives_success(job: MappingJob, operation: str, sql: str) -> bool:
     """Whether n8n hands on `{"success": true}` where there are no rows."""
     if job.node.version < 2:
         if job.node.kind == "mySql" and not _only_selects(sql) and job.around.has_followers(job.node.name):

@@ -112,8 +112,8 @@ def switch(job: MappingJob) -> None:
         within=(lambda listed: _first_way(outputs, listed, fallback)) if job.is_mapped else None,
     )  # fmt: skip
     rules = [(output, condition) for (output, _), condition in zip(tests, conditions, strict=True)]
-    ways = [(f"out{output}" if place == output else f"out{output}_{place}", condition, output)
-            for place, (output, condition) in enumerate(rules)]  # fmt: skip
+    ways = [(f"out{output}" if index == output else f"out{output}_{index}", condition, output)
+            for index, (output, condition) in enumerate(rules)]  # fmt: skip
     if not job.is_mapped:
         _condition_node(job, [(name, condition) for name, condition, _ in ways] or [("never", "false")])
         for output in dict.fromkeys(output for _, output in ((name, out) for name, _, out in ways)):
@@ -176,21 +176,21 @@ def _switch_all(job: MappingJob, conditions: list[str], fallback: int | None) ->
     values: dict[str, Any] = {"item": "{{ctx.item}}", "index": "{{ctx.index}}"}
     if not feed.many:
         raise NotMapped("it takes all ways whose rules hold")
-    for place, condition in enumerate(conditions):
-        values[f"out{place}"] = expression(f"true if {condition} else false")
+    for index, condition in enumerate(conditions):
+        values[f"out{index}"] = expression(f"true if {condition} else false")
     job.add("set", {"values": values}, each=each)
     routes = variable(job.node_id)
-    for place in range(len(conditions)):
+    for index in range(len(conditions)):
         job.leave(
             Ref(
-                f"({routes.template} | where('out{place}') | map('item'))",
-                f"{routes.js}?.filter(each => each.out{place}).map(each => each.item)",
+                f"({routes.template} | where('out{index}') | map('item'))",
+                f"{routes.js}?.filter(each => each.out{index}).map(each => each.item)",
             ),
             many=True,
-            output=place,
+            output=index,
             pairing=Ref(
-                f"({routes.template} | where('out{place}') | map('index'))",
-                f"{routes.js}?.filter(each => each.out{place}).map(each => each.index)",
+                f"({routes.template} | where('out{index}') | map('index'))",
+                f"{routes.js}?.filter(each => each.out{index}).map(each => each.index)",
             ),
         )
     if fallback is not None:
@@ -203,10 +203,10 @@ def _switch_rules(job: MappingJob) -> tuple[list[tuple[int, TestedConditions]], 
     if not isinstance(written, list):
         raise NotMapped("its rules are computed")
     if job.node.version >= 3:
-        for place, rule in enumerate(written):
+        for index, rule in enumerate(written):
             conditions = rule.get("conditions") if isinstance(rule, dict) else None
             if isinstance(conditions, dict):
-                rules.append((place, typed(job, texts, conditions)))
+                rules.append((index, typed(job, texts, conditions)))
         fallback = job.fixed("options", "fallbackOutput", default="none")
         if fallback == "extra":
             return rules, len(written)
@@ -271,9 +271,12 @@ def batches_as_loop(job: MappingJob) -> None:
             job.add("fields", {"source": _current(items, size) if may_end else "{{ctx.item}}"}, suffix="item",
                     behind=job.node_id, after="loop")
         )  # fmt: skip
-        place = variable(job.add("set", {"values": {"index": "{{ctx.index}}"}}, suffix="place")).field("index")
+        position = variable(job.add("set", {"values": {"index": "{{ctx.index}}"}}, suffix="place")).field("index")
         job.leave(
-            current, many=several, output=output, pairing=Moved(times(place, size)) if isinstance(size, int) else None
+            current,
+            many=several,
+            output=output,
+            pairing=Moved(times(position, size)) if isinstance(size, int) else None,
         )
         return
     pairing = Moved(times(INDEX, size), name) if isinstance(size, int) else None

@@ -174,8 +174,8 @@ def _counted(job: MappingJob, written: str, feed: ItemFeed, keep: str) -> str:
         f"(() => {{ try {{ return ({texts.thunk(written)})(); }} catch (fault) {{ if (fault?.$unpaired) throw fault; "
     )
     if keep == "last":
-        said = f"(m => Number.isNaN(m) ? {_ALL} : Math.min(Math.max(Math.ceil(m), 0), {_ALL}))(Number({given}}} }})()))"
-        return expression(texts.compute(said).text)
+        js = f"(m => Number.isNaN(m) ? {_ALL} : Math.min(Math.max(Math.ceil(m), 0), {_ALL}))(Number({given}}} }})()))"
+        return expression(texts.compute(js).text)
     bounded = f"Math.max(Math.min(Math.trunc(Number(m) || 0), {_ALL}), -({_ALL}))"
     asked = texts.compute(f"(m => m === undefined ? {_ALL} : {bounded})({given}}} }})())").text
     return expression(f"{asked} if {asked} >= 0 else [0, (({feed.items.template}) | length) + {asked}] | max")
@@ -323,15 +323,15 @@ def merge(job: MappingJob) -> None:
         job.leave(many=False, pairing=Traced(f"() => {_of_inputs(job)}"))
         return
     if mode.startswith("input"):
-        place = int(mode.removeprefix("input")) - 1
-        if place not in job.feeds:
+        number = int(mode.removeprefix("input")) - 1
+        if number not in job.feeds:
             raise NotMapped("nothing flows into the input that it takes")
-        source = job.feeds[place]
+        source = job.feeds[number]
         job.add("merge", {"mode": "append", "sources": [expression(source.items.template)]})
-        job.leave(many=True, pairing=Traced(f"at => ({{item: at, input: {place}}})"))
+        job.leave(many=True, pairing=Traced(f"at => ({{item: at, input: {number}}})"))
         return
     if mode == "append":
-        sources = [job.feeds[place] for place in sorted(job.feeds)]
+        sources = [job.feeds[number] for number in sorted(job.feeds)]
         merged = job.add("merge", {"mode": "append", "sources": [expression(feed.items.template) for feed in sources]})
         job.leave(
             variable(merged), many=True, pairing=Traced(f"at => {_of_inputs(job)}[at]"), files=_files_of(job, sources)
@@ -342,8 +342,8 @@ def merge(job: MappingJob) -> None:
 
 def _of_inputs(job: MappingJob) -> str:
     """All items of all inputs, each as `{item, input}`, as JavaScript."""
-    listed = ", ".join(f"...({feed.items.js} ?? []).map((_, item) => ({{item, input: {place}}}))"
-                       for place, feed in sorted(job.feeds.items()))  # fmt: skip
+    listed = ", ".join(f"...({feed.items.js} ?? []).map((_, item) => ({{item, input: {number}}}))"
+                       for number, feed in sorted(job.feeds.items()))  # fmt: skip
     return f"[{listed}]"
 
 
@@ -369,7 +369,7 @@ def _merge_by(job: MappingJob, mode: str) -> None:
         job.always_fails("You need to define at least one pair of fields to match on")
         return
     inputs = range(max(2, *job.feeds) + 1 if max(job.feeds) > 1 else 2)
-    lists = ", ".join(f"{job.feeds[place].items.js} ?? []" if place in job.feeds else "[]" for place in inputs)
+    lists = ", ".join(f"{job.feeds[number].items.js} ?? []" if number in job.feeds else "[]" for number in inputs)
     head = f"const $orOne = list => list?.length ? list : [{{}}], lists = [{lists}];"
     code = f"{head}\nconst options = {json.dumps(options)};\n{GET}\n{MERGE}"
     job.add("javascript", {"code": code}, retry={"maxAttempts": 1})
@@ -382,7 +382,7 @@ def _files_of(job: MappingJob, sources: list[ItemFeed]) -> Ref | None:
     if not job.around.reads_files or any(feed.files is None for feed in sources):
         return None
     listed = ", ".join(f"[{feed.items.js} ?? [], {files.js}]" for feed in sources if (files := feed.as_list().files))
-    code = f"return [{listed}].flatMap(([items, files]) => items.map((_, place) => files?.[place] ?? null));"
+    code = f"return [{listed}].flatMap(([items, files]) => items.map((_, index) => files?.[index] ?? null));"
     return variable(job.add("javascript", {"code": code}, suffix="files", retry={"maxAttempts": 1}))
 
 

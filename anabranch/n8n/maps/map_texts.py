@@ -209,10 +209,10 @@ def crypto(job: MappingJob) -> None:
 def _hashed(job: MappingJob, texts: Texts) -> dict[str, Any]:
     """A text, or a file, which then goes no further."""
     if job.option("binaryData") is not True:
-        said = texts.phrase(job.option("value", default=""))
-        if said.kind == "text":
+        phrase = texts.phrase(job.option("value", default=""))
+        if phrase.kind == "text":
             return {"source": texts.text(job.option("value", default=""))}
-        return {"source": expression(_needed(said.text if said.is_path else f"({said.value})"))}
+        return {"source": expression(_needed(phrase.text if phrase.is_path else f"({phrase.value})"))}
     name = job.fixed("binaryPropertyName", default="data")
     if not isinstance(name, str) or not name:
         raise NotMapped("which file it reads is computed")
@@ -240,12 +240,12 @@ def date_time(job: MappingJob) -> None:
     config: dict[str, Any] = {"timezone": zone}
     match operation:
         case "getCurrentDate":
-            said = (
+            template = (
                 "now"
                 if job.option("includeTime", default=True) is not False
                 else f"now | date_start('day', {quoted(zone)})"
             )
-            values = {name: expression(said)}
+            values = {name: expression(template)}
             job.add("set", {"values": values} | ({"base": item_of(job, feed)} if include else {}), each=feed)
             job.leave()
             return
@@ -373,12 +373,12 @@ def _old_date(job: MappingJob, texts: Texts) -> Any:
     written, form = job.option("value", default=""), job.fixed("options", "fromFormat", default="")
     if job.option("options", "fromTimezone"):
         raise NotMapped("it reads a date of another form")
-    said = texts.phrase(written)
+    phrase = texts.phrase(written)
     if form:
         read = format_of(str(form), moment=True)
         if read is None:
             raise NotMapped("it reads a date of another form")
-        return expression(f"{said.atom} | date_parse({quoted(read)}, {quoted(job.around.timezone)})")
-    if said.kind not in ("date", "jsdate"):
+        return expression(f"{phrase.atom} | date_parse({quoted(read)}, {quoted(job.around.timezone)})")
+    if phrase.kind not in ("date", "jsdate"):
         job.differs("dates are read as ISO 8601 with an offset, or as milliseconds")
-    return texts.value(written) if said.kind not in ("date", "jsdate") else expression(said.whole())
+    return texts.value(written) if phrase.kind not in ("date", "jsdate") else expression(phrase.whole())

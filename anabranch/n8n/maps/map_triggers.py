@@ -242,14 +242,14 @@ _FIELDS = {"Day of week": "%A", "Year": "%Y", "Month": "%B", "Day of month": "%d
 
 def _merged(crons: list[list[str]]) -> str | None:
     """Several cron expressions that differ in one field only, as one."""
-    different = [place for place in range(5) if len({cron[place] for cron in crons if len(cron) == 5}) > 1]
+    different = [index for index in range(5) if len({cron[index] for cron in crons if len(cron) == 5}) > 1]
     if any(len(cron) != 5 for cron in crons) or len(different) > 1:
         return None
     made = list(crons[0])
-    for place in different:
-        if any(cron[place].startswith("*") for cron in crons):
+    for index in different:
+        if any(cron[index].startswith("*") for cron in crons):
             return None
-        made[place] = ",".join(dict.fromkeys(cron[place] for cron in crons))
+        made[index] = ",".join(dict.fromkeys(cron[index] for cron in crons))
     return " ".join(made)
 
 

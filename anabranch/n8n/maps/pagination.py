@@ -23,7 +23,7 @@ DELAY_MS_MAX = 300_000
 
 # n8n asks for 100 pages where a limit is set without a number.
 _PAGES = 100
-_PLACES = {"qs": "query", "headers": "headers", "body": "json"}
+_FIELDS = {"qs": "query", "headers": "headers", "body": "json"}
 
 # As many as a loop over a list has items; 1 MB of answers is reached long before.
 _ITERATIONS_MAX = 100_000
@@ -77,11 +77,11 @@ def begin_pages(job: MappingJob, given: Mapping[str, Any], config: dict[str, Any
                 sources["first"], check = _source(job, job.option("url", default="")), _SAME_ORIGIN
                 job.differs("a next page at another origin than the first is not asked for, and fails")
         for number, each in enumerate(_parameters(given)):
-            place, key = config.setdefault(_PLACES[str(each.get("type", "qs"))], {}), f"p{number}"
-            if not isinstance(place, dict):
+            fields, key = config.setdefault(_FIELDS[str(each.get("type", "qs"))], {}), f"p{number}"
+            if not isinstance(fields, dict):
                 return "only the first page is asked for"
             sources[key] = _source(job, each.get("value", ""))
-            place[str(each["name"])] = expression(f"ctx.{job.node_id}_page.{key} | default(none)")
+            fields[str(each["name"])] = expression(f"ctx.{job.node_id}_page.{key} | default(none)")
         _looks(job, given)
     except (NotMapped, KeyError):
         return "only the first page is asked for"

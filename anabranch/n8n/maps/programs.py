@@ -12,12 +12,12 @@ GET = (
     " : keysOf(path).reduce((value, key) => value === null || value === undefined ? undefined : value[key], item);"
 )
 
-SHUFFLE = """const places = items.map((_, index) => index);
-for (let last = places.length - 1; last > 0; last--) {
+SHUFFLE = """const indexes = items.map((_, index) => index);
+for (let last = indexes.length - 1; last > 0; last--) {
   const other = Math.floor(Math.random() * (last + 1));
-  [places[last], places[other]] = [places[other], places[last]];
+  [indexes[last], indexes[other]] = [indexes[other], indexes[last]];
 }
-return {items: places.map(place => items[place]), of: places};"""
+return {items: indexes.map(index => items[index]), of: indexes};"""
 
 # `inputs` are the lists of items with what they belong to; what is made is `{json, of}`, too.
 MERGE = """const plain = value => value && typeof value === 'object' && !Array.isArray(value);
@@ -41,11 +41,11 @@ const byPosition = () => {
   if (options.version < 3 && !(one.length && two.length))
     return options.version >= 2 || (one.length ? options.join !== 'inner' : options.join === 'outer') ? [...one, ...two] : [];
   const all = options.version < 3 ? [one, two] : inputs;
-  const named = options.clash === 'addSuffix' ? all.map((list, place) => suffixed(list, place + 1)) : all;
+  const named = options.clash === 'addSuffix' ? all.map((list, index) => suffixed(list, index + 1)) : all;
   const lengths = named.map(list => list.length);
   const count = options.unpaired || options.join === 'outer' ? Math.max(...lengths) : options.join === 'left' ? lengths[0] : Math.min(...lengths);
   const last = options.version < 3 ? [] : inputs[/^preferInput/.test(options.clash) ? options.clash.slice(11) - 1 : inputs.length - 1];
-  return Array.from({length: count}, (_, place) => both(...named.flatMap(list => list[place] ?? []), ...(last[place] ? [last[place]] : [])));
+  return Array.from({length: count}, (_, index) => both(...named.flatMap(list => list[index] ?? []), ...(last[index] ? [last[index]] : [])));
 };
 const allPairs = () => {
   let [one, two] = options.clash === 'preferInput1' ? [inputs[1], inputs[0]] : inputs;
@@ -78,23 +78,23 @@ const byFields = () => {
       : join === 'keepMatches' || (join === 'enrichInput1' && !one.length) || (join === 'enrichInput2' && !two.length);
     return none ? [] : [...one, ...two];
   }
-  const matched = [], places = new Set(), unmatched = [];
+  const matched = [], indexes = new Set(), unmatched = [];
   for (const entry of one) {
     const wanted = options.pairs.map(([field]) => get(entry.json, field));
     let found = wanted.includes(undefined) ? []
-      : two.map((_, place) => place).filter(place => options.pairs.every(([, field], at) => equal(wanted[at], get(two[place].json, field))));
+      : two.map((_, index) => index).filter(index => options.pairs.every(([, field], at) => equal(wanted[at], get(two[index].json, field))));
     if (options.first) found = found.slice(0, 1);
-    found.forEach(place => places.add(place));
+    found.forEach(index => indexes.add(index));
     if (!found.length) unmatched.push(entry);
-    else if (output === 'both' || join.startsWith('enrich')) found.forEach(place => matched.push([entry, [two[place]]]));
-    else matched.push([entry, found.map(place => two[place])]);
+    else if (output === 'both' || join.startsWith('enrich')) found.forEach(index => matched.push([entry, [two[index]]]));
+    else matched.push([entry, found.map(index => two[index])]);
   }
-  const rest = two.filter((_, place) => !places.has(place)), ofSource = (entries, _source) => entries.map(({json, of}) => ({json: {...json, _source}, of}));
+  const rest = two.filter((_, index) => !indexes.has(index)), ofSource = (entries, _source) => entries.map(({json, of}) => ({json: {...json, _source}, of}));
   const named = (entries, suffix) => clash === 'addSuffix' ? suffixed(entries, suffix) : entries;
   const merged = () => matched.map(([entry, others]) => clash === 'preferInput1' ? both(...others, entry) : both(...named([entry], 1), ...named(others, 2)));
   if (join === 'keepNonMatches') return output === 'input1' ? unmatched : output === 'input2' ? rest : [...ofSource(unmatched, 'input1'), ...ofSource(rest, 'input2')];
   if (join.startsWith('enrich')) return [...merged(), ...(join === 'enrichInput1' ? named(unmatched, 1) : named(rest, 2))];
-  const kept = output === 'input1' ? matched.map(([entry]) => entry) : output === 'input2' ? two.filter((_, place) => places.has(place)) : merged();
+  const kept = output === 'input1' ? matched.map(([entry]) => entry) : output === 'input2' ? two.filter((_, index) => indexes.has(index)) : merged();
   return join === 'keepEverything' ? [...kept, ...named(unmatched, 1), ...named(rest, 2)] : kept;
 };
 const made = {position: byPosition, all: allPairs, key: options.version < 2 ? byOneKey : byFields}[options.mode]();
@@ -130,8 +130,8 @@ LISTED_RESULTS = """results.forEach((result, index) => {
 # Puts a value into `item` at its path, with what is missing on the way there.
 _PUT_WITHIN = """    const keys = keysOf(path);
     let inner = item;
-    keys.slice(0, -1).forEach((key, place) => {
-      if (inner[key] === null || typeof inner[key] !== 'object') inner[key] = /^\\d+$/.test(keys[place + 1]) ? [] : {};
+    keys.slice(0, -1).forEach((key, index) => {
+      if (inner[key] === null || typeof inner[key] !== 'object') inner[key] = /^\\d+$/.test(keys[index + 1]) ? [] : {};
       inner = inner[key];
     });
     inner[keys[keys.length - 1]] = value;
@@ -154,9 +154,9 @@ const itemsIn = found => {
   return (Array.isArray(found) ? found : [found]).map(values => {
     if (values === null) throw new Error('cheerio.load() expects a string');
     const item = {};
-    options.values.forEach((value, place) => {
-      let taken = values[`v${place}`];
-      if (values[`f${place}`]) taken = taken.map((each, at) => each ?? values[`f${place}`][at]);
+    options.values.forEach((value, index) => {
+      let taken = values[`v${index}`];
+      if (values[`f${index}`]) taken = taken.map((each, at) => each ?? values[`f${index}`][at]);
       const whole = value.kind === 'text' && !value.all && !options.first;
       const given = whole ? valuesOf([taken.join('')], value) : valuesOf(taken, value);
       if (value.all) item[value.key] = given.map(each => tidy(each) ?? null);
@@ -301,9 +301,9 @@ if (type === 'multipart/form-data') {
   const files = {};
   let count = 0;
   for (const [key, found] of Object.entries(request.files ?? {})) {
-    [found].flat().forEach((file, place) => {
+    [found].flat().forEach((file, index) => {
       if (file.mimeType === null) { item.body[key] = Buffer.from(file.base64, 'base64').toString(); return; }
-      const name = key.replace(/\\[\\]$/, '') + (Array.isArray(found) ? place : '');
+      const name = key.replace(/\\[\\]$/, '') + (Array.isArray(found) ? index : '');
       files[options.name ? `${options.name}${count}` : name] = $files.sent(file.base64, tidy(file.fileName ?? unnamed), file.mimeType);
       count += 1;
     });

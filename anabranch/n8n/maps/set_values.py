@@ -38,16 +38,16 @@ def _old(job: MappingJob, texts: Texts, value: Any, kind: str) -> Any:
             return ""
         read = _number_of(value) if is_number and isinstance(value, str) else value
         return texts.value(read)
-    said = _phrase(job, texts, value, kind)
-    if kind == "boolean" and said.kind != "boolean":
+    phrase = _phrase(job, texts, value, kind)
+    if kind == "boolean" and phrase.kind != "boolean":
         texts.counts.as_code += 1
         return expression(texts.compute(f"!!({js_of(value)})").whole())
-    if is_number and said.kind != "number":
+    if is_number and phrase.kind != "number":
         texts.counts.as_code += 1
         read = "(v => typeof v === 'string' && !Number.isNaN(Number(v)) ? Number(v) : v)"
         return expression(texts.compute(f"(v => Number.isFinite(v) || typeof v !== 'number' ? v : null)"
                                         f"({read}({js_of(value)}))").whole())  # fmt: skip
-    return expression(said.whole())
+    return expression(phrase.whole())
 
 
 def _phrase(job: MappingJob, texts: Texts, value: str, kind: str) -> Phrase:
@@ -66,11 +66,11 @@ def _phrase(job: MappingJob, texts: Texts, value: str, kind: str) -> Phrase:
     else:
         made = f"Number.isNaN(v) ? {fails} : null" if kind == "number" else fails
     try:
-        said = texts.compute(f"(v => typeof v === 'number' && !Number.isFinite(v) ? {made} : v)({pieces[0].js}\n)")
+        phrase = texts.compute(f"(v => typeof v === 'number' && !Number.isFinite(v) ? {made} : v)({pieces[0].js}\n)")
     except Untranslatable:
         return texts.phrase(value)
     texts.counts.as_code += 1
-    return said
+    return phrase
 
 
 def _number_of(text: str) -> Any:
@@ -98,8 +98,8 @@ def typed_value(job: MappingJob, texts: Texts, value: Any, kind: str) -> Any:
         return _old(job, texts, value, kind.removeprefix("old "))
     if is_lenient(job) and kind in ("number", "boolean", "array", "object"):
         if isinstance(value, str) and value.startswith("="):
-            said = _phrase(job, texts, value, kind)
-            plain = said.text if said.is_path else f"({said.atom} | otherwise(none))"
+            phrase = _phrase(job, texts, value, kind)
+            plain = phrase.text if phrase.is_path else f"({phrase.atom} | otherwise(none))"
             return expression(f"({plain} | js_type({quoted(kind)})) | otherwise({plain})")
         try:
             return _converted(texts, value, kind)
@@ -110,18 +110,18 @@ def typed_value(job: MappingJob, texts: Texts, value: Any, kind: str) -> Any:
     if isinstance(value, str) and value.startswith("="):
         if kind.endswith("string") and len(split(value[1:])) != 1:
             return texts.value(value)
-        said = _phrase(job, texts, value, kind)
+        phrase = _phrase(job, texts, value, kind)
         if kind == "string" and job.node.version == FIRST_WITH_TYPES:
-            return expression(_as_text(said.atom, "undefined"))
-        if kind == "string" and said.kind != "text" and FIRST_WITH_TYPES < job.node.version < LETS_NULL_PASS:
+            return expression(_as_text(phrase.atom, "undefined"))
+        if kind == "string" and phrase.kind != "text" and FIRST_WITH_TYPES < job.node.version < LETS_NULL_PASS:
             job.differs("text that is null gives null, where n8n fails")
         if kind == "any":
-            return expression(said.whole())
-        if said.kind == "text" and kind == "string":
-            return texts_value(said) if said.text.startswith("'") else expression(said.whole())
-        if said.is_path:
-            return expression(f"{said.text} | js_type({quoted(kind)})")
-        return expression(f"{said.atom} | otherwise(none) | js_type({quoted(kind)})")
+            return expression(phrase.whole())
+        if phrase.kind == "text" and kind == "string":
+            return texts_value(phrase) if phrase.text.startswith("'") else expression(phrase.whole())
+        if phrase.is_path:
+            return expression(f"{phrase.text} | js_type({quoted(kind)})")
+        return expression(f"{phrase.atom} | otherwise(none) | js_type({quoted(kind)})")
     return _converted(texts, value, kind)
 
 
@@ -134,9 +134,9 @@ def _as_text(value: str, missing: str) -> str:
     return f"((({value} | js_type('string')) or ({value} | js_text('{missing}'))) | otherwise('{missing}'))"
 
 
-def texts_value(said: Phrase) -> str:
+def texts_value(phrase: Phrase) -> str:
     """A text that is known, as it is."""
-    return expression(said.text)
+    return expression(phrase.text)
 
 
 def _converted(texts: Texts, value: Any, kind: str) -> Any:
@@ -210,14 +210,14 @@ def json_of(written: Any, texts: Texts) -> Any:
         return texts.value(_parsed(written))
     pieces = split(written[1:])
     if len(pieces) == 1 and isinstance(pieces[0], Source):
-        said = texts.phrase(written)
-        if said.kind == "object":
-            return expression(said.whole())
-        return expression(f"({said.atom} | js_type('object')) | otherwise({said.value})")
+        phrase = texts.phrase(written)
+        if phrase.kind == "object":
+            return expression(phrase.whole())
+        return expression(f"({phrase.atom} | js_type('object')) | otherwise({phrase.value})")
     if not any(isinstance(piece, Source) for piece in pieces):
         return texts.value(_parsed("".join(str(piece) for piece in pieces)))
-    said = texts.phrase(written)
-    return expression(f"({said.atom}) | fromjson" if not said.is_atom else f"{said.text} | fromjson")
+    phrase = texts.phrase(written)
+    return expression(f"({phrase.atom}) | fromjson" if not phrase.is_atom else f"{phrase.text} | fromjson")
 
 
 def _parsed(text: str) -> Any:

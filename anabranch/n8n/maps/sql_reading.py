@@ -207,8 +207,8 @@ class _SqlBinding:
         if is_function and not self.is_mysql and function not in OF_KNOWN_TYPES:
             self._differs(ARGUMENT)
         parts: list[str] = []
-        for place, piece in enumerate(_HOLE.split(token.text[1:-1].replace(quote * 2, quote))):
-            if place % 2:
+        for index, piece in enumerate(_HOLE.split(token.text[1:-1].replace(quote * 2, quote))):
+            if index % 2:
                 parts.append(self._as_text(self.translate(self.sources[int(piece)])))
             elif piece:
                 parts.append(literal(piece))

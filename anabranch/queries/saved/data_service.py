@@ -21,7 +21,7 @@ from anabranch.queries.limits import STATEMENT_TIMEOUT_MS, STATEMENT_TIMEOUT_MS_
 from anabranch.queries.parameters import ParametersRefused, declaration_of, read_parameters
 from anabranch.queries.query_faults import TooPowerful
 from anabranch.queries.saved.saved_queries import DataQuery, DataSource, SavedQueries, SavedSource
-from anabranch.queries.sources import Places, ReadyUrl, ServerSource, SqliteSource, read_source
+from anabranch.queries.sources import LocalPaths, ReadyUrl, ServerSource, SqliteSource, read_source
 from anabranch.queries.statement import StatementRefused, read_statement
 from anabranch.queries.urls import SourceUrls
 from anabranch.service.documents import Problem, check_fields, check_name, refused
@@ -33,11 +33,11 @@ _QUERY_FIELDS = frozenset({"name", "dataSourceID", "sql", "params", "writes", "t
 class DataService:
     """Data sources and queries of one database."""
 
-    def __init__(self, *, saved: SavedQueries, urls: SourceUrls, queries: QueryEngine, places: Places) -> None:
+    def __init__(self, *, saved: SavedQueries, urls: SourceUrls, queries: QueryEngine, local_paths: LocalPaths) -> None:
         self.saved = saved
         """Where sources and queries are kept."""
         self._urls = urls
-        self._places = places
+        self._local_paths = local_paths
         self.queries = queries
         """Runs them: what the `dataQuery` node type is given."""
 
@@ -114,18 +114,18 @@ class DataService:
         name = _name_of(document, _SOURCE_FIELDS, ("url",))
         try:
             url = await self._urls.resolve(document["url"], tenant_id=tenant_id)
-            place = await asyncio.to_thread(read_source, url, self._places)
+            source = await asyncio.to_thread(read_source, url, self._local_paths)
         except NodeFailure as refusal:
             raise refused([(refusal.code, "/url", str(refusal))]) from None
         stored, sealed = self._urls.encrypt_url(document["url"], tenant_id=tenant_id, data_source_id=data_source_id)
-        warnings = await self._check_source(url, place)
-        wanted = DataSource(data_source_id, tenant_id, name, place.kind, url.address_of(place), stored, sealed, 0, 0)
+        warnings = await self._check_source(url, source)
+        wanted = DataSource(data_source_id, tenant_id, name, source.kind, url.address_of(source), stored, sealed, 0, 0)
         return SavedSource(await self.saved.save_source(wanted, actor=actor), warnings)
 
-    async def _check_source(self, url: ReadyUrl, place: SqliteSource | ServerSource) -> Sequence[Problem]:
+    async def _check_source(self, url: ReadyUrl, source: SqliteSource | ServerSource) -> Sequence[Problem]:
         """Check a source; returns what is not known. Raises SourceTooPowerful, InvalidRequest for our own database."""
         try:
-            await self.queries.check_source(url, place)
+            await self.queries.check_source(url, source)
         except TooPowerful as refusal:
             detail = {"code": refusal.code, "pointer": "/url", "message": refusal.what}
             raise SourceTooPowerful(refusal.what, hint=refusal.hint, details=[detail]) from None

@@ -19,7 +19,7 @@ class PreviewItem(RequestModel):
     template: str
 
 
-class PreviewPlace(RequestModel):
+class PreviewNode(RequestModel):
     """A node of a run."""
 
     instanceID: str
@@ -34,7 +34,7 @@ class PreviewRequest(RequestModel):
 
     items: list[PreviewItem] = Field(max_length=ITEMS_MAX)
     ctx: dict[str, Any] | None = None
-    at: PreviewPlace | None = None
+    at: PreviewNode | None = None
     pins: dict[str, PinModel] | None = Field(
         None, description="Outputs by node id; they take precedence over the context."
     )

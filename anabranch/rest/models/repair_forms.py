@@ -61,7 +61,7 @@ class Retry(RequestModel):
     dryRun: bool = Field(False, description="Show what would happen without doing it.")
 
 
-class ForkRedo(RequestModel):
+class ScopedNode(RequestModel):
     """A node, in one scope or in all of them."""
 
     nodeID: str
@@ -86,7 +86,7 @@ class Fork(RequestModel):
     graph: dict[str, Any] | None = Field(None, description="A definition that is not saved: the fork is a test run.")
     input: Any = Field(None, description="Instead of the run's own input.")
     renames: dict[str, str] = Field(default_factory=dict, description="Old ids of nodes by their new ones.")
-    redo: list[ForkRedo] = Field(default_factory=list, description="These run again, too.")
+    redo: list[ScopedNode] = Field(default_factory=list, description="These run again, too.")
     redoFailed: bool = Field(False, description="Failures that the graph handled are not reused.")
     signals: Literal["prefix", "none"] = Field(
         "prefix", description="Whether signals that no wait has consumed are copied."

@@ -91,18 +91,18 @@ def references_in(document: Mapping[str, Any]) -> Iterator[Reference]:
     """All references in a valid document, in its order. Those that a template computes are only known at run time."""
     for number, node in enumerate(document["nodes"]):
         config = node.get("config") or {}
-        place = (node["id"], pointer_to("nodes", number, "config"))
+        node_id, pointer = node["id"], pointer_to("nodes", number, "config")
         for type_name, field, kind in _FIELDS:
             key = config.get(field)
             if node["type"] == type_name and isinstance(key, str) and "{{" not in key:
-                yield Reference(kind, key, place[0], f"{place[1]}/{field}")
+                yield Reference(kind, key, node_id, f"{pointer}/{field}")
         auth = config.get("auth") if node["type"] == WEBHOOK_TYPE else None
         if isinstance(auth, Mapping) and isinstance(auth.get("secret"), str):
-            yield Reference("secret", auth["secret"], place[0], f"{place[1]}/auth/secret")
+            yield Reference("secret", auth["secret"], node_id, f"{pointer}/auth/secret")
         for text in _texts(config):
             for expression in _EXPRESSION.findall(text):
                 for name in _SECRET.findall(expression):
-                    yield Reference("secret", name, *place)
+                    yield Reference("secret", name, node_id, pointer)
 
 
 _FIELDS: tuple[tuple[str, str, Kind], ...] = (

@@ -124,8 +124,8 @@ def _value_at(value: Any, path: Sequence[str]) -> Any:
         elif isinstance(value, list) and step.isdecimal() and step.isascii() and int(step) < len(value):
             value = value[int(step)]
         else:
-            place = ".".join(path[:taken]) or "the output"
-            raise _Mismatch(f"there is no {step!r} in {place}")
+            holder = ".".join(path[:taken]) or "the output"
+            raise _Mismatch(f"there is no {step!r} in {holder}")
     return value
 
 

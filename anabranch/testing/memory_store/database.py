@@ -26,7 +26,7 @@ from anabranch.engine.ports import (
     Pause,
     Reopening,
     ReportAnswer,
-    TenantRooms,
+    TenantCapacities,
     Transition,
     WorkerCode,
     WorkerReport,
@@ -46,7 +46,7 @@ from anabranch.engine.rules.payloads import (
 from anabranch.engine.rules.shared.blame import (
     EXECUTING_UNKNOWN,
     Blame,
-    SuspectRoom,
+    SuspectCapacity,
     crashed,
     judged,
     may_join,
@@ -144,7 +144,7 @@ class MemoryDatabase:
 
     def claim(self, wanted: ClaimRequest) -> list[Loaded]:
         """Give due instances to this worker, longest overdue first; runs of lost workers are judged first."""
-        now, rooms, worker_id = self.now(), wanted.rooms, wanted.worker_id
+        now, capacities, worker_id = self.now(), wanted.capacities, wanted.worker_id
         if self.epoch is not None and self.epoch.number > 1 and now < self.epoch.began_at + wanted.lease_ms:
             return []
         self._judge_lapsed(wanted, now)
@@ -161,8 +161,8 @@ class MemoryDatabase:
         if wanted.known_code is not None:
             code, node_types = wanted.known_code, wanted.known_types or ()
             due = [row for row in due if _needs(row).met_by(code=code, node_types=node_types)]
-        if rooms is not None:
-            due = [row for row in due if rooms.of.get(row.head.tenant_id) != 0]
+        if capacities is not None:
+            due = [row for row in due if capacities.of.get(row.head.tenant_id) != 0]
         if not wanted.large:
             due = [row for row in due if row.log_weight <= WHOLE_LOG_WEIGHT_MAX]
         suspects = _fitting(wanted.suspects, [row for row in due if row.blame is not None])
@@ -172,7 +172,7 @@ class MemoryDatabase:
         claimed: list[Loaded] = []
         changes: list[Change] = []
         weight = 0
-        for row in [*suspects, *_within(rooms, heapq.nsmallest(wanted.limit, free, key=_overdue_order))]:
+        for row in [*suspects, *_within(capacities, heapq.nsmallest(wanted.limit, free, key=_overdue_order))]:
             if weight >= wanted.weight_max:
                 break
             weight += row.log_weight
@@ -734,15 +734,15 @@ def _blame_after(before: InstanceRow, type_: EventType) -> Blame | None:
     return Blame(1) if is_resumed else before.blame
 
 
-def _fitting(room: SuspectRoom, due: Sequence[InstanceRow]) -> list[InstanceRow]:
+def _fitting(capacity: SuspectCapacity, due: Sequence[InstanceRow]) -> list[InstanceRow]:
     """The first suspects in order that may run together with those of the worker; stops at one that may not."""
     companies: list[int] = []
     fitting: list[InstanceRow] = []
     for row in sorted(due, key=_overdue_order):
         assert row.blame is not None, "all of these are suspects"
-        if room.alone or row.blame.company > 1:
+        if capacity.alone or row.blame.company > 1:
             companies.append(row.blame.company)
-            if not may_join(room, companies):
+            if not may_join(capacity, companies):
                 break
             fitting.append(row)
     return fitting
@@ -764,13 +764,13 @@ def _is_parked(row: InstanceRow) -> bool:
     return row.status is Status.WAITING and row.worker_id is None and is_short
 
 
-def _within(rooms: TenantRooms | None, due: Sequence[InstanceRow]) -> Iterator[InstanceRow]:
-    """The first ones of each tenant, as many as there is room for."""
+def _within(capacities: TenantCapacities | None, due: Sequence[InstanceRow]) -> Iterator[InstanceRow]:
+    """The first ones of each tenant, as many as its capacity allows."""
     taken: Counter[str] = Counter()
     for row in due:
         tenant_id = row.head.tenant_id
         taken[tenant_id] += 1
-        if rooms is None or taken[tenant_id] <= rooms.of.get(tenant_id, rooms.each):
+        if capacities is None or taken[tenant_id] <= capacities.of.get(tenant_id, capacities.each):
             yield row
 
 

@@ -136,10 +136,10 @@ class ScheduleService:
             )
         details = {"from": to_iso(since), "to": to_iso(until), "occurrences": len(occurrences)}
         await self._saved.record_use(schedule, "schedule.backfilled", details, actor=actor)
-        places = asyncio.Semaphore(STARTS_AT_ONCE_MAX)
+        slots = asyncio.Semaphore(STARTS_AT_ONCE_MAX)
 
         async def start(occurrence: int) -> tuple[int, StartedRun]:
-            async with places:
+            async with slots:
                 key = occurrence_key(schedule.schedule_id, occurrence)
                 return occurrence, await self._start(schedule, schedule.payload_at(occurrence), key)
 

@@ -59,7 +59,7 @@ class Scheduler(Poller):
         self._starter = starter
         self._store_now = store_now
         self._awake_since: int | None = None
-        self._places = asyncio.Semaphore(AT_ONCE_MAX)
+        self._slots = asyncio.Semaphore(AT_ONCE_MAX)
 
     async def start(self) -> None:
         """Start polling. Another process starts what a `stop` interrupts."""
@@ -91,7 +91,7 @@ class Scheduler(Poller):
     async def _attend(self, schedule: Schedule, *, now: int, awake_since: int) -> bool:
         """Start what is due of one schedule; True if more could be started at once."""
         assert schedule.next_at is not None, "what has no next occurrence is not due"
-        async with self._places:
+        async with self._slots:
             try:
                 # In a thread: to look back over a long absence takes a tenth of a second.
                 due = await asyncio.to_thread(

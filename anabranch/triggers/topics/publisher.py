@@ -135,9 +135,9 @@ class Publisher(Poller):
         retried."""
         if message.is_finished:
             return message
-        places = asyncio.Semaphore(STARTS_AT_ONCE_MAX)
+        slots = asyncio.Semaphore(STARTS_AT_ONCE_MAX)
         deliveries: Sequence[Delivery] = await asyncio.gather(
-            *(self._deliver(message, delivery, places) for delivery in message.deliveries)
+            *(self._deliver(message, delivery, slots) for delivery in message.deliveries)
         )
         finished = replace(message, deliveries=deliveries)
         try:
@@ -147,10 +147,10 @@ class Publisher(Poller):
             logger.warning("message %s is finished later: %s", message.message_id, failure.message)
         return finished
 
-    async def _deliver(self, message: Message, delivery: Delivery, places: asyncio.Semaphore) -> Delivery:
+    async def _deliver(self, message: Message, delivery: Delivery, slots: asyncio.Semaphore) -> Delivery:
         if delivery.is_done:
             return delivery
-        async with places:
+        async with slots:
             try:
                 run = await self._starter.start_triggered_run(
                     delivery.workflow,

@@ -49,7 +49,7 @@ from anabranch.triggers.webhooks.webhook_requests import (
 RATES_MAX = 10_000
 
 # 255 characters of a tenant and a path: longer ones are not armed.
-PLACE_CHARACTERS_MAX = 255
+ADDRESS_CHARACTERS_MAX = 255
 
 # 30 s: below the timeouts of common proxies and senders that wait for an answer.
 TIMEOUT_DEFAULT = "30s"
@@ -149,8 +149,8 @@ class WebhookService:
         return hook, bytes(kept), check.identity
 
     async def _find(self, request: HookRequest) -> ArmedTrigger | None:
-        places = (request.tenant_id, request.path)
-        if any(len(place) > PLACE_CHARACTERS_MAX or not place.isprintable() for place in places):
+        address = (request.tenant_id, request.path)
+        if any(len(part) > ADDRESS_CHARACTERS_MAX or not part.isprintable() for part in address):
             return None
         return await self._hooks.find_hook(request.path, tenant_id=request.tenant_id)
 

@@ -204,12 +204,12 @@ def _mangled(text: str, dice: random.Random) -> str:
     """A few characters added, left out or moved behind the first word."""
     characters = list(text)
     for _ in range(dice.randint(1, 3)):
-        place = dice.randrange(6, len(characters) + 1)
+        index = dice.randrange(6, len(characters) + 1)
         match dice.randrange(3):
             case 0:
-                characters.insert(place, dice.choice(_LETTERS))
-            case 1 if place < len(characters):
-                del characters[place]
+                characters.insert(index, dice.choice(_LETTERS))
+            case 1 if index < len(characters):
+                del characters[index]
             case _:
-                characters[place:place] = characters[6 : 6 + dice.randint(1, 8)]
+                characters[index:index] = characters[6 : 6 + dice.randint(1, 8)]
     return "".join(characters)

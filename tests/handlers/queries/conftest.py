@@ -22,7 +22,7 @@ from anabranch.queries.engine import QueryEngine
 from anabranch.queries.limits import Limits
 from anabranch.queries.saved.data_service import DataService
 from anabranch.queries.saved.query_tables import DataQueries
-from anabranch.queries.sources import Places
+from anabranch.queries.sources import LocalPaths
 from anabranch.queries.urls import SourceUrls
 from tests import tools
 from tests.postgres import PostgresServer
@@ -150,10 +150,12 @@ async def open_bench(engine_url: str, folder: Path, limits: Limits) -> AsyncIter
     saved = DataQueries(dialect)
     saved.open_threads()
     box, secrets, guard = Box(), Secrets(), Guard()
-    places = Places(data_directories=[folder], socket_directories=_SOCKETS, own_file=getattr(dialect, "path", None))
+    local_paths = LocalPaths(
+        data_directories=[folder], socket_directories=_SOCKETS, own_file=getattr(dialect, "path", None)
+    )
     urls = SourceUrls(find_box=lambda: box, secrets=secrets)
-    queries = QueryEngine(saved=saved, urls=urls, hosts=guard, places=places, limits=limits)
-    data = DataService(saved=saved, urls=urls, queries=queries, places=places)
+    queries = QueryEngine(saved=saved, urls=urls, hosts=guard, local_paths=local_paths, limits=limits)
+    data = DataService(saved=saved, urls=urls, queries=queries, local_paths=local_paths)
     yield Bench(data, folder, secrets, guard, engine_url)
     await queries.stop()
     await saved.close_threads()

@@ -45,7 +45,7 @@ async def test_a_naive_runner_on_postgresql_is_harmed(attack: Attack, postgres_s
     postgres_shop.restore()
     with _victim(postgres_shop), psycopg.connect(postgres_shop.owner_url, autocommit=True) as connection:
         rows, runs_on = _naive(
-            attack, lambda: _execute(connection, _formatted(attack, _places(postgres_shop))), connection.cancel
+            attack, lambda: _execute(connection, _formatted(attack, _values(postgres_shop))), connection.cancel
         )
 
         async def ask(sql: str) -> Rows:
@@ -65,7 +65,7 @@ async def test_no_attack_on_postgresql_gets_through(
     postgres_shop.restore()
     await bench.source(postgres_shop.reader_url if role == "reader" else postgres_shop.auditor_url)
     with _victim(postgres_shop):
-        rows, seconds = await _guarded(bench, attack, _places(postgres_shop))
+        rows, seconds = await _guarded(bench, attack, _values(postgres_shop))
 
         async def ask(sql: str) -> Rows:
             return [tuple(row.values()) for row in (await bench.ask(sql))["rows"]]
@@ -80,7 +80,7 @@ def test_a_naive_runner_on_sqlite_is_harmed(attack: Attack, tmp_path: Path) -> N
     world = _SqliteWorld(tmp_path)
     with contextlib.closing(sqlite3.connect(world.shop, isolation_level=None, check_same_thread=False)) as connection:
         rows, runs_on = _naive(
-            attack, lambda: _execute_all(connection, _formatted(attack, world.places)), connection.interrupt
+            attack, lambda: _execute_all(connection, _formatted(attack, world.values)), connection.interrupt
         )
     assert world.harmed(attack, rows, runs_on=runs_on)
 
@@ -89,7 +89,7 @@ def test_a_naive_runner_on_sqlite_is_harmed(attack: Attack, tmp_path: Path) -> N
 async def test_no_attack_on_sqlite_gets_through(attack: Attack, bench: Bench, tmp_path: Path) -> None:
     world = _SqliteWorld(tmp_path)
     await bench.source(f"sqlite:///{world.shop}")
-    rows, seconds = await _guarded(bench, attack, world.places)
+    rows, seconds = await _guarded(bench, attack, world.values)
     assert not world.harmed(attack, rows, runs_on=seconds > RUNS_ON_S)
     assert [tuple(row.values()) for row in (await bench.ask("SELECT * FROM orders"))["rows"]] == ORDERS
 
@@ -113,12 +113,12 @@ async def test_the_event_loop_goes_on_while_the_largest_answers_are_read(bench: 
     assert ticks > 20
 
 
-async def _guarded(bench: Bench, attack: Attack, places: Mapping[str, str]) -> tuple[Rows, float]:
+async def _guarded(bench: Bench, attack: Attack, values: Mapping[str, str]) -> tuple[Rows, float]:
     """What the engine answered to somebody who saved this query, and after how long."""
     started = time.monotonic()
     try:
         answer = await bench.ask(
-            _placed(attack.sql, places), attack.args, params=attack.params, writes=attack.writes, timeout=TIMEOUT
+            _filled(attack.sql, values), attack.args, params=attack.params, writes=attack.writes, timeout=TIMEOUT
         )
     except (InvalidRequest, NodeFailure):
         return [], time.monotonic() - started
@@ -143,22 +143,22 @@ def _naive(attack: Attack, work: Callable[[], Rows], stop: Callable[[], None]) -
     return (found[0] if found else []), runs_on
 
 
-def _formatted(attack: Attack, places: Mapping[str, str]) -> str:
+def _formatted(attack: Attack, values: Mapping[str, str]) -> str:
     """Values written into the text: names in quotes, numbers as they are."""
-    text = _placed(attack.sql, places)
+    text = _filled(attack.sql, values)
     for name, value in attack.args.items():
         text = text.replace(f":{name}", f"'{value}'" if name == "name" else str(value))
     return text.replace("\\'", "'") if attack.args else text
 
 
-def _placed(sql: str, places: Mapping[str, str]) -> str:
-    for name, value in places.items():
+def _filled(sql: str, values: Mapping[str, str]) -> str:
+    for name, value in values.items():
         sql = sql.replace(f"{{{name}}}", value)
     return sql
 
 
 # -- PostgreSQL ----------------------------------------------------------------------------------
-def _places(shop: Shop) -> Mapping[str, str]:
+def _values(shop: Shop) -> Mapping[str, str]:
     return {"file": str(shop.secret_file), "drop": str(shop.drop_folder)}
 
 
@@ -225,7 +225,7 @@ class _SqliteWorld:
         other = folder / "other.db"
         with contextlib.closing(sqlite3.connect(other)) as connection:
             connection.executescript("CREATE TABLE treasures (x); INSERT INTO treasures VALUES ('a treasure')")
-        self.places = {"drop": str(self._drop), "other": str(other)}
+        self.values = {"drop": str(self._drop), "other": str(other)}
 
     def harmed(self, attack: Attack, rows: Rows, *, runs_on: bool) -> bool:
         match attack.harm:

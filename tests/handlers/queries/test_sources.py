@@ -20,7 +20,7 @@ from anabranch.queries.engine import QueryEngine
 from anabranch.queries.limits import Limits
 from anabranch.queries.saved.data_service import DataService
 from anabranch.queries.saved.query_tables import DataQueries
-from anabranch.queries.sources import Places
+from anabranch.queries.sources import LocalPaths
 from anabranch.queries.urls import SourceUrls
 from tests.handlers.queries.conftest import TENANT, Bench, Box, Shop, make_shop_file, open_bench
 
@@ -352,9 +352,9 @@ async def test_a_sealed_url_opens_for_its_own_row_only(bench: Bench, shop_file: 
 async def _without_key(bench: Bench) -> AsyncIterator[DataService]:
     saved = DataQueries(dialect_of(bench.engine_url))
     saved.open_threads()
-    places = Places(data_directories=[bench.folder])
+    local_paths = LocalPaths(data_directories=[bench.folder])
     urls = SourceUrls(find_box=lambda: None, secrets=None)
-    queries = QueryEngine(saved=saved, urls=urls, hosts=bench.guard, places=places)
-    yield DataService(saved=saved, urls=urls, queries=queries, places=places)
+    queries = QueryEngine(saved=saved, urls=urls, hosts=bench.guard, local_paths=local_paths)
+    yield DataService(saved=saved, urls=urls, queries=queries, local_paths=local_paths)
     await queries.stop()
     await saved.close_threads()

@@ -233,13 +233,13 @@ NAIVE_AT_ONCE = {"hang": 6, "memory": 3, "result": 3}
 @pytest.mark.parametrize(("language", "harm"), CLASSES)
 async def test_each_attack_does_harm_to_code_that_is_not_sandboxed(scene: Scene, language: str, harm: str):
     # What is looked for is one place for all, so those that touch it go one by one.
-    places = asyncio.Semaphore(NAIVE_AT_ONCE.get(harm, 1))
+    slots = asyncio.Semaphore(NAIVE_AT_ONCE.get(harm, 1))
 
     async def is_harmless(attack: Attack) -> bool:
         body = scene.staged(attack)
         if "getppid" in body:
             return False  # its parent would be us
-        async with places:
+        async with slots:
             shown, ended, left = await _naively(
                 language,
                 body,

@@ -278,7 +278,7 @@ async def test_a_stopped_node_takes_its_process_along(code: Coding):
 
 
 async def test_a_tenant_with_many_jobs_does_not_hold_up_another():
-    async with coding(places=2) as code:
+    async with coding(slots=2) as code:
         await code.is_sound("python")
         hogs = [asyncio.create_task(code.run("python", SPIN["python"], timeout_ms=600_000)) for _ in range(6)]
         await until(lambda: code.sandbox.health()["running"] == 1, "one of them runs, no more")

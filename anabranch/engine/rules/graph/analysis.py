@@ -22,7 +22,7 @@ from anabranch.engine.rules.graph.node_facts import NodeFacts
 from anabranch.engine.rules.graph.node_types import NodeType
 from anabranch.engine.rules.graph.warnings import CODE_FIELD, CODE_TYPES, never_live
 from anabranch.engine.rules.templates.facts import PATHS
-from anabranch.engine.rules.templates.references import context_references, utf16_place
+from anabranch.engine.rules.templates.references import context_references, utf16_offset
 from anabranch.engine.rules.templates.template import texts_in
 
 ASPECTS = ("handles", "variables", "references", "structure")
@@ -76,8 +76,8 @@ def _references(node: GraphNode) -> Iterator[dict[str, Any]]:
         for reference in context_references(text):
             yield {
                 "pointer": pointer,
-                "start": utf16_place(text, reference.start),
-                "end": utf16_place(text, reference.end),
+                "start": utf16_offset(text, reference.start),
+                "end": utf16_offset(text, reference.end),
                 "path": list(reference.path),
             }
 

@@ -236,38 +236,38 @@ class _DocumentReader(FieldReader):
 
     def _options(self, document: dict[str, Any]) -> None:
         options = document.get("workflowOptions")
-        place = "/workflowOptions"
+        pointer = "/workflowOptions"
         if options is None:
             return
         if not isinstance(options, dict):
-            self.wrong_type(place, "an object", options)
+            self.wrong_type(pointer, "an object", options)
             return
-        self.note_unknown(options, "workflowOptions", place, known=OPTION_FIELDS)
+        self.note_unknown(options, "workflowOptions", pointer, known=OPTION_FIELDS)
         graph = self._graph
-        graph.retention_ms = self.duration_ms(options, "retention", place, code="BAD_RETENTION")
-        graph.deadline_ms = self.duration_ms(options, "deadline", place, code="BAD_DEADLINE")
-        graph.pool = self._pool(options, place)
-        graph.priority = self.choice(options, "priority", place, among=PRIORITIES, code="BAD_PRIORITY")
-        graph.input_schema = self._input_schema(options, place)
+        graph.retention_ms = self.duration_ms(options, "retention", pointer, code="BAD_RETENTION")
+        graph.deadline_ms = self.duration_ms(options, "deadline", pointer, code="BAD_DEADLINE")
+        graph.pool = self._pool(options, pointer)
+        graph.priority = self.choice(options, "priority", pointer, among=PRIORITIES, code="BAD_PRIORITY")
+        graph.input_schema = self._input_schema(options, pointer)
 
-    def _pool(self, holder: dict[str, Any], place: str, *, node_id: str | None = None) -> str | None:
-        name = self.text(holder, "pool", place, node_id=node_id)
+    def _pool(self, holder: dict[str, Any], pointer: str, *, node_id: str | None = None) -> str | None:
+        name = self.text(holder, "pool", pointer, node_id=node_id)
         if name is None or is_pool_name(name):
             return name
         message = f"the pool {quoted(name)} must match {POOL_NAME_PATTERN}"
         hint = "A worker names the same pool: `anabranch worker --pools gpu,default`."
-        self.error("BAD_POOL", message, place + "/pool", node_id=node_id, hint=hint)
+        self.error("BAD_POOL", message, pointer + "/pool", node_id=node_id, hint=hint)
         return None
 
     def _input_schema(
-        self, holder: Mapping[str, Any], place: str, *, node_id: str | None = None
+        self, holder: Mapping[str, Any], pointer: str, *, node_id: str | None = None
     ) -> Mapping[str, Any] | None:
         schema = holder.get(INPUT_SCHEMA)
         if schema is None:
             return None
         problems = json_schema.schema_problems(schema) if isinstance(schema, dict) else [("", "it must be an object")]
-        for pointer, message in problems:
-            whole = f"{place}/{INPUT_SCHEMA}{pointer}"
+        for inner, message in problems:
+            whole = f"{pointer}/{INPUT_SCHEMA}{inner}"
             self.error("BAD_INPUT_SCHEMA", f"the input schema: {message}", whole, node_id=node_id)
         return None if problems else schema
 
@@ -427,8 +427,8 @@ class _DocumentReader(FieldReader):
         if target.type in BEGINNING_TYPES:
             message = f"the edge leads from {quoted(source.id)} into the {target.type} node {quoted(target.id)}"
             hint = "To repeat work, put it into the body of a loop node."
-            place = pointer + "/downstreamNodeID"
-            self.error("EDGE_INTO_START", message, place, node_id=target.id, edge_id=edge_id, hint=hint)
+            target_pointer = pointer + "/downstreamNodeID"
+            self.error("EDGE_INTO_START", message, target_pointer, node_id=target.id, edge_id=edge_id, hint=hint)
             return
         handle = DEFAULT_HANDLE if handle is None else handle
         self._graph.edges.append(GraphEdge(source.id, handle, target.id, pointer, edge_id))
@@ -449,7 +449,7 @@ def _forbidden_keys(document: dict[str, Any]) -> Iterator[Problem]:
         children = value.items() if isinstance(value, dict) else enumerate(value)
         for key, child in children:
             if key in FORBIDDEN_KEYS:
-                place = pointer + pointer_to(key)
-                yield Problem("FORBIDDEN_KEY", f"the key {key!r} is not allowed in a definition", place)
+                key_pointer = pointer + pointer_to(key)
+                yield Problem("FORBIDDEN_KEY", f"the key {key!r} is not allowed in a definition", key_pointer)
             if isinstance(child, (dict, list)):
                 stack.append((child, pointer + pointer_to(key)))

@@ -35,25 +35,25 @@ class FieldReader:
     ) -> str | None:
         """The text of a field; None if there is none, which is reported for a required field."""
         text = value.get(name)
-        place = pointer + pointer_to(name)
+        field_pointer = pointer + pointer_to(name)
         if isinstance(text, str):
             return text
         if text is not None:
-            self.wrong_type(place, "a string", text, node_id=node_id, edge_id=edge_id)
+            self.wrong_type(field_pointer, "a string", text, node_id=node_id, edge_id=edge_id)
         elif required:
-            self.error("MISSING_FIELD", f"{name} is required", place, node_id=node_id, edge_id=edge_id)
+            self.error("MISSING_FIELD", f"{name} is required", field_pointer, node_id=node_id, edge_id=edge_id)
         return None
 
     def items(self, value: dict[str, Any], name: str, pointer: str, *, required: bool) -> list[Any]:
         """The list of a field; an empty one if there is none."""
         items = value.get(name)
-        place = pointer + pointer_to(name)
+        field_pointer = pointer + pointer_to(name)
         if isinstance(items, list):
             return items
         if items is not None:
-            self.wrong_type(place, "a list", items)
+            self.wrong_type(field_pointer, "a list", items)
         elif required:
-            self.error("MISSING_FIELD", f"{name} is required", place)
+            self.error("MISSING_FIELD", f"{name} is required", field_pointer)
         return []
 
     def choice(
@@ -83,14 +83,14 @@ class FieldReader:
         written = value.get(name)
         if written is None:
             return None
-        place = pointer + pointer_to(name)
+        field_pointer = pointer + pointer_to(name)
         try:
             milliseconds = parse_duration(written)
         except ValueError as refusal:
-            self.error(code, f"{name}: {refusal}", place, node_id=node_id)
+            self.error(code, f"{name}: {refusal}", field_pointer, node_id=node_id)
             return None
         if milliseconds == 0:
-            self.error(code, f"{name} must be longer than 0", place, node_id=node_id)
+            self.error(code, f"{name} must be longer than 0", field_pointer, node_id=node_id)
             return None
         return milliseconds
 
@@ -131,11 +131,11 @@ class FieldReader:
         for name in sorted(value.keys() - known - passed_over):
             if (owner, name) in self._unknown or is_extension(name):
                 continue
-            place = pointer + pointer_to(name)
+            field_pointer = pointer + pointer_to(name)
             self._unknown.add((owner, name))
             hint = advice_on(name, known, config_fields=config_fields) or _KEPT
             message = f"unknown {owner} field {quoted(name)}"
-            self._warnings.append(Problem("UNKNOWN_FIELD", message, place, node_id, hint=hint))
+            self._warnings.append(Problem("UNKNOWN_FIELD", message, field_pointer, node_id, hint=hint))
 
 
 _KEPT = "It is stored and has no effect. Fields of other tools begin with `x-`; those are not warned about."

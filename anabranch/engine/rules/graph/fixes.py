@@ -28,7 +28,7 @@ Patch: TypeAlias = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class _ProblemPlace:
+class _LocatedProblem:
     """A problem and its context in the document."""
 
     problem: Problem
@@ -68,103 +68,103 @@ def fixes_of(
     make = _FIXES.get(problem.code)
     if make is None:
         return []
-    place = _ProblemPlace(problem, document, graph, facts, structure)
-    return [{"title": title, "patch": patch} for title, patch in make(place)]
+    located = _LocatedProblem(problem, document, graph, facts, structure)
+    return [{"title": title, "patch": patch} for title, patch in make(located)]
 
 
 _Fixes: TypeAlias = Iterator[tuple[str, Patch]]
 
 
-def _unknown_handle(place: _ProblemPlace) -> _Fixes:
-    handles = sorted(place.facts.handles.get(place.problem.node_id or "", ()))
-    yield from _nearest(place, handles)
-    yield from _remove_edge(place)
+def _unknown_handle(located: _LocatedProblem) -> _Fixes:
+    handles = sorted(located.facts.handles.get(located.problem.node_id or "", ()))
+    yield from _nearest(located, handles)
+    yield from _remove_edge(located)
 
 
-def _unknown_type(place: _ProblemPlace) -> _Fixes:
-    yield from _nearest(place, sorted(place.facts.known_types), 1)
+def _unknown_type(located: _LocatedProblem) -> _Fixes:
+    yield from _nearest(located, sorted(located.facts.known_types), 1)
 
 
-def _unknown_field(place: _ProblemPlace) -> _Fixes:
-    steps, owner = place.steps, _owner(place.steps)
-    node_type = place.facts.types.get(place.problem.node_id or "")
+def _unknown_field(located: _LocatedProblem) -> _Fixes:
+    steps, owner = located.steps, _owner(located.steps)
+    node_type = located.facts.types.get(located.problem.node_id or "")
     if owner == "node" and node_type is not None and steps[-1] in config_fields(node_type):
-        config = place.value(*steps[:-1], "config")
+        config = located.value(*steps[:-1], "config")
         if isinstance(config, Mapping):
             yield (
                 "move it into the config",
-                [_move(place.problem.pointer, pointer_to(*steps[:-1], "config", steps[-1]))],
+                [_move(located.problem.pointer, pointer_to(*steps[:-1], "config", steps[-1]))],
             )
-    yield from _renamed(place, _FIELDS[owner])
-    yield "remove it", [{"op": "remove", "path": place.problem.pointer}]
+    yield from _renamed(located, _FIELDS[owner])
+    yield "remove it", [{"op": "remove", "path": located.problem.pointer}]
 
 
-def _config_invalid(place: _ProblemPlace) -> _Fixes:
-    steps = place.steps
-    node_type = place.facts.types.get(place.problem.node_id or "")
+def _config_invalid(located: _LocatedProblem) -> _Fixes:
+    steps = located.steps
+    node_type = located.facts.types.get(located.problem.node_id or "")
     if node_type is None or len(steps) != 4 or steps[2] != "config" or steps[3] in config_fields(node_type):
         return
-    if place.value() is None:
+    if located.value() is None:
         return
-    if steps[3] in NODE_FIELDS and place.value(*steps[:2], steps[3]) is None:
-        yield "move it to the node", [_move(place.problem.pointer, pointer_to(*steps[:2], steps[3]))]
-    yield from _renamed(place, config_fields(node_type))
-    yield "remove it", [{"op": "remove", "path": place.problem.pointer}]
+    if steps[3] in NODE_FIELDS and located.value(*steps[:2], steps[3]) is None:
+        yield "move it to the node", [_move(located.problem.pointer, pointer_to(*steps[:2], steps[3]))]
+    yield from _renamed(located, config_fields(node_type))
+    yield "remove it", [{"op": "remove", "path": located.problem.pointer}]
 
 
-def _no_end(place: _ProblemPlace) -> _Fixes:
-    yield from _nearest(place, list(place.graph.nodes), 1)
-    yield from _remove_edge(place)
+def _no_end(located: _LocatedProblem) -> _Fixes:
+    yield from _nearest(located, list(located.graph.nodes), 1)
+    yield from _remove_edge(located)
 
 
-def _remove_edge(place: _ProblemPlace) -> _Fixes:
-    yield "remove the edge", [{"op": "remove", "path": place.element}]
+def _remove_edge(located: _LocatedProblem) -> _Fixes:
+    yield "remove the edge", [{"op": "remove", "path": located.element}]
 
 
-def _remove(place: _ProblemPlace) -> _Fixes:
-    yield f"remove `{place.steps[-1]}`", [{"op": "remove", "path": place.problem.pointer}]
+def _remove(located: _LocatedProblem) -> _Fixes:
+    yield f"remove `{located.steps[-1]}`", [{"op": "remove", "path": located.problem.pointer}]
 
 
-def _no_start(place: _ProblemPlace) -> _Fixes:
-    if isinstance(place.value("nodes"), list) and "start" not in place.graph.nodes:
+def _no_start(located: _LocatedProblem) -> _Fixes:
+    if isinstance(located.value("nodes"), list) and "start" not in located.graph.nodes:
         yield "add a start node", [{"op": "add", "path": "/nodes/-", "value": {"id": "start", "type": "start"}}]
 
 
-def _duplicate_node_id(place: _ProblemPlace) -> _Fixes:
-    written = str(place.value())
-    free = _free_id(place.graph, written)
-    yield f"call it {free!r}", [_replace(place.problem.pointer, free)]
+def _duplicate_node_id(located: _LocatedProblem) -> _Fixes:
+    written = str(located.value())
+    free = _free_id(located.graph, written)
+    yield f"call it {free!r}", [_replace(located.problem.pointer, free)]
 
 
-def _bad_name(place: _ProblemPlace) -> _Fixes:
-    name = derive_name(str(place.value()))
-    yield f"use {name!r}", [_replace(place.problem.pointer, name)]
+def _bad_name(located: _LocatedProblem) -> _Fixes:
+    name = derive_name(str(located.value()))
+    yield f"use {name!r}", [_replace(located.problem.pointer, name)]
 
 
-def _title_too_long(place: _ProblemPlace) -> _Fixes:
-    yield "cut it off", [_replace(place.problem.pointer, str(place.value())[:TITLE_LENGTH_MAX])]
+def _title_too_long(located: _LocatedProblem) -> _Fixes:
+    yield "cut it off", [_replace(located.problem.pointer, str(located.value())[:TITLE_LENGTH_MAX])]
 
 
-def _error_edge_never_taken(place: _ProblemPlace) -> _Fixes:
-    node = place.graph.nodes.get(place.problem.node_id or "")
+def _error_edge_never_taken(located: _LocatedProblem) -> _Fixes:
+    node = located.graph.nodes.get(located.problem.node_id or "")
     if node is not None:
         path = node.pointer + "/errorHandling"
         yield "take the edge on a failure", [{"op": "add", "path": path, "value": "continue"}]
-    yield from _remove_edge(place)
+    yield from _remove_edge(located)
 
 
-def _continue_without_edge(place: _ProblemPlace) -> _Fixes:
-    path = place.problem.pointer + "/errorHandling"
+def _continue_without_edge(located: _LocatedProblem) -> _Fixes:
+    path = located.problem.pointer + "/errorHandling"
     yield "ignore failures", [_replace(path, "ignore")]
     yield "let a failure end the run", [{"op": "remove", "path": path}]
 
 
-def _loop_spins(place: _ProblemPlace) -> _Fixes:
-    region = place.structure.regions.by_header.get(place.problem.node_id or "")
-    if region is None or DELAY_TYPE not in place.facts.known_types:
+def _loop_spins(located: _LocatedProblem) -> _Fixes:
+    region = located.structure.regions.by_header.get(located.problem.node_id or "")
+    if region is None or DELAY_TYPE not in located.facts.known_types:
         return
     again = region.again[0]
-    delay = _free_id(place.graph, DELAY_TYPE)
+    delay = _free_id(located.graph, DELAY_TYPE)
     node = {"id": delay, "type": DELAY_TYPE, "config": {"duration": DELAY_BETWEEN_PASSES}}
     yield (
         f"wait {DELAY_BETWEEN_PASSES} before each pass",
@@ -176,25 +176,25 @@ def _loop_spins(place: _ProblemPlace) -> _Fixes:
     )
 
 
-def _loop_never_left(place: _ProblemPlace) -> _Fixes:
-    region = place.structure.regions.by_header.get(place.problem.node_id or "")
+def _loop_never_left(located: _LocatedProblem) -> _Fixes:
+    region = located.structure.regions.by_header.get(located.problem.node_id or "")
     if region is not None and len(region.again) == 1:
         yield "remove the edge back", [{"op": "remove", "path": region.again[0].pointer}]
 
 
-def _exit_runs_once(place: _ProblemPlace) -> _Fixes:
+def _exit_runs_once(located: _LocatedProblem) -> _Fixes:
     """Lead there from a handle that ends the loop, if there is one; else the edge has to go."""
     found = (
         (region, edge)
-        for region in place.structure.regions.by_header.values()
+        for region in located.structure.regions.by_header.values()
         for edge in region.run_once
-        if edge.pointer == place.element
+        if edge.pointer == located.element
     )
     region, edge = next(found, (None, None))
     if region is None or edge is None:
         return
     staying = {each.pointer for each in region.run_once}
-    wires = {(each.source, each.handle, each.target) for each in place.graph.edges}
+    wires = {(each.source, each.handle, each.target) for each in located.graph.edges}
     for last in region.exits:
         if last.pointer not in staying and (last.source, last.handle, edge.target) not in wires:
             patch = [
@@ -203,7 +203,7 @@ def _exit_runs_once(place: _ProblemPlace) -> _Fixes:
             ]
             yield f"lead there by {last.handle!r} of {last.source!r}, which ends the loop", patch
             break
-    yield from _remove_edge(place)
+    yield from _remove_edge(located)
 
 
 def _free_id(graph: Graph, wanted: str) -> str:
@@ -211,25 +211,25 @@ def _free_id(graph: Graph, wanted: str) -> str:
     return next(each for each in (wanted, *numbered) if each not in graph.nodes)
 
 
-def _choice(words: tuple[str, ...]) -> Callable[[_ProblemPlace], _Fixes]:
-    return lambda place: _nearest(place, list(words))
+def _choice(words: tuple[str, ...]) -> Callable[[_LocatedProblem], _Fixes]:
+    return lambda located: _nearest(located, list(words))
 
 
-def _nearest(place: _ProblemPlace, known: list[str], count: int = CHOICES_MAX) -> _Fixes:
+def _nearest(located: _LocatedProblem, known: list[str], count: int = CHOICES_MAX) -> _Fixes:
     """Replace the value: by the most similar known one, or else offer the first few."""
-    written = place.value()
+    written = located.value()
     near = get_close_matches(written, known, n=1, cutoff=CLOSE) if isinstance(written, str) else []
     for each in near or (known if len(known) <= count else []):
-        yield f"use {each!r}", [_replace(place.problem.pointer, each)]
+        yield f"use {each!r}", [_replace(located.problem.pointer, each)]
 
 
-def _renamed(place: _ProblemPlace, known: frozenset[str]) -> _Fixes:
+def _renamed(located: _LocatedProblem, known: frozenset[str]) -> _Fixes:
     """Rename the field to a similar known name that is not in use."""
-    *above, name = place.steps
+    *above, name = located.steps
     near = get_close_matches(name.lower(), {each.lower(): each for each in sorted(known)}, n=1, cutoff=CLOSE)
     meant = next((each for each in sorted(known) if near and each.lower() == near[0]), None)
-    if meant is not None and (not above or place.value(*above, meant) is None):
-        yield f"call it {meant!r}", [_move(place.problem.pointer, pointer_to(*above, meant))]
+    if meant is not None and (not above or located.value(*above, meant) is None):
+        yield f"call it {meant!r}", [_move(located.problem.pointer, pointer_to(*above, meant))]
 
 
 def _owner(steps: list[str]) -> str:
@@ -249,7 +249,7 @@ def _move(origin: str, path: str) -> dict[str, Any]:
     return {"op": "move", "from": origin, "path": path}
 
 
-_FIXES: Mapping[str, Callable[[_ProblemPlace], _Fixes]] = {
+_FIXES: Mapping[str, Callable[[_LocatedProblem], _Fixes]] = {
     "UNKNOWN_HANDLE": _unknown_handle,
     "UNKNOWN_TYPE": _unknown_type,
     "UNKNOWN_FIELD": _unknown_field,

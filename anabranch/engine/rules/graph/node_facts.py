@@ -90,7 +90,7 @@ def _unknown_type(node: GraphNode, node_types: NodeTypes) -> Problem:
 
 
 def _config_problems(node: GraphNode, node_type: NodeType, schemas: _Schemas) -> Iterator[Problem]:
-    place = node.pointer + "/config"
+    config_pointer = node.pointer + "/config"
     known = config_fields(node_type)
     takes_others = node_type.config_schema.get("additionalProperties") is not False
     unknown = set() if takes_others else node.config.keys() - known
@@ -100,10 +100,12 @@ def _config_problems(node: GraphNode, node_type: NodeType, schemas: _Schemas) ->
             hint: str | None = f"{name!r} belongs to the node, beside `config`."
         else:
             hint = did_you_mean(name, known) or f"It has {', '.join(sorted(known)) or 'no fields'}."
-        yield Problem("CONFIG_INVALID", message, place + pointer_to(name), node.id, hint=hint)
+        yield Problem("CONFIG_INVALID", message, config_pointer + pointer_to(name), node.id, hint=hint)
     misfits = _misfits(node_type, {name: node.config[name] for name in node.config if name not in unknown}, schemas)
     for pointer, message in misfits:
-        yield Problem("CONFIG_INVALID", f"the config of {quoted(node.id)}: {message}", place + pointer, node.id)
+        yield Problem(
+            "CONFIG_INVALID", f"the config of {quoted(node.id)}: {message}", config_pointer + pointer, node.id
+        )
     if misfits or unknown:
         return
     answers: list[ConfigProblem] = []
@@ -111,9 +113,9 @@ def _config_problems(node: GraphNode, node_type: NodeType, schemas: _Schemas) ->
     if broken is not None:
         yield broken
     for code, pointer, message, *range_ in answers:
-        yield Problem(code, message, place + pointer, node.id, range=range_[0] if range_ else None)
+        yield Problem(code, message, config_pointer + pointer, node.id, range=range_[0] if range_ else None)
     if node.type == "condition":
-        yield from _branch_problems(node, known={place + answer[1] for answer in answers})
+        yield from _branch_problems(node, known={config_pointer + answer[1] for answer in answers})
 
 
 def _misfits(node_type: NodeType, config: Mapping[str, Any], schemas: _Schemas) -> list[tuple[str, str]]:
@@ -130,9 +132,9 @@ def _mapping_problems(
     node: GraphNode, mapping: Mapping[str, Any], loop_type: NodeType, schemas: _Schemas
 ) -> Iterator[Problem]:
     """Problems that the type `loop` finds in the fields of a mapped node, which are the config of its loop."""
-    loop, place = replace(node, type=LOOP_TYPE, config=mapping), node.pointer + "/config"
+    loop, config_pointer = replace(node, type=LOOP_TYPE, config=mapping), node.pointer + "/config"
     for problem in _config_problems(loop, loop_type, schemas):
-        pointer = problem.pointer.removeprefix(place).replace("/source", f"/{FOR_EACH}", 1)
+        pointer = problem.pointer.removeprefix(config_pointer).replace("/source", f"/{FOR_EACH}", 1)
         message = problem.message.replace("the config of", "the items of", 1)
         yield replace(problem, pointer=node.pointer + pointer, message=message)
 
@@ -142,15 +144,15 @@ def _branch_problems(node: GraphNode, *, known: set[str]) -> Iterator[Problem]:
     seen: set[str] = set()
     for index, branch in enumerate(branches if isinstance(branches, list) else []):
         branch_id = branch.get("id") if isinstance(branch, Mapping) else None
-        place = node.pointer + pointer_to("config", "branches", index, "id")
-        if not isinstance(branch_id, str) or place in known:
+        id_pointer = node.pointer + pointer_to("config", "branches", index, "id")
+        if not isinstance(branch_id, str) or id_pointer in known:
             continue
         if branch_id in RESERVED_BRANCHES:
             message = f"{quoted(branch_id)} cannot be the id of a branch: it names another handle"
-            yield Problem("RESERVED_BRANCH_ID", message, place, node.id)
+            yield Problem("RESERVED_BRANCH_ID", message, id_pointer, node.id)
         elif branch_id in seen:
             message = f"two branches of {quoted(node.id)} have the id {quoted(branch_id)}"
-            yield Problem("DUPLICATE_BRANCH_ID", message, place, node.id)
+            yield Problem("DUPLICATE_BRANCH_ID", message, id_pointer, node.id)
         seen.add(branch_id)
 
 

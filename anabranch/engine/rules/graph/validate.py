@@ -189,18 +189,18 @@ def _document_problems(document: Any) -> Iterator[Problem]:
 def _disabled_problems(graph: Graph) -> Iterator[Problem]:
     """Problems of `disabled`. Checked at save only, since older saved versions still compile."""
     for node in graph.nodes.values():
-        written, place = node.disabled_written, node.pointer + "/disabled"
+        written, pointer = node.disabled_written, node.pointer + "/disabled"
         if written not in (None, True, False):
-            yield Problem("WRONG_TYPE", f"{place} must be true or false, not {quoted(written)}", place, node.id)
+            yield Problem("WRONG_TYPE", f"{pointer} must be true or false, not {quoted(written)}", pointer, node.id)
         elif written is True and node.type == START_TYPE:
             hint = "Remove `disabled`; to begin elsewhere, lead from the start to that node."
-            yield Problem("START_DISABLED", "the start node cannot be disabled", place, node.id, hint=hint)
+            yield Problem("START_DISABLED", "the start node cannot be disabled", pointer, node.id, hint=hint)
 
 
 def _mapping_problems(graph: Graph) -> Iterator[Problem]:
     """Problems of `forEach` that are found when a workflow is saved."""
     for node in graph.nodes.values():
-        written, place = node.for_each, f"{node.pointer}/{FOR_EACH}"
+        written, pointer = node.for_each, f"{node.pointer}/{FOR_EACH}"
         if written is None:
             continue
         if node.type in NEVER_MAPPED:
@@ -208,12 +208,12 @@ def _mapping_problems(graph: Graph) -> Iterator[Problem]:
                 f"{quoted(node.id)} cannot run for each item: a node of the type {quoted(node.type)} has no `forEach`"
             )
             hint = "Put it into the body of a loop node."
-            yield Problem("FOR_EACH_NOT_ALLOWED", message, place, node.id, hint=hint)
+            yield Problem("FOR_EACH_NOT_ALLOWED", message, pointer, node.id, hint=hint)
         elif not is_list_or_template(written):
             message = (
                 f"`forEach` of {quoted(node.id)} must be a list, or a template that gives one, not {quoted(written)}"
             )
-            yield Problem("BAD_FOR_EACH", message, place, node.id, hint="Write it as `{{ctx.rows}}`.")
+            yield Problem("BAD_FOR_EACH", message, pointer, node.id, hint="Write it as `{{ctx.rows}}`.")
 
 
 def _path_problems(graph: Graph) -> Iterator[Problem]:
@@ -226,8 +226,8 @@ def _path_problems(graph: Graph) -> Iterator[Problem]:
         owner = owners.setdefault(path, node.id)
         if owner != node.id:
             message = f"{quoted(node.id)} has the path {quoted(path)}, which {quoted(owner)} has, too"
-            place = f"{node.pointer}/config/path"
-            yield Problem("DUPLICATE_HOOK_PATH", message, place, node.id, hint="Give each webhook a path of its own.")
+            pointer = f"{node.pointer}/config/path"
+            yield Problem("DUPLICATE_HOOK_PATH", message, pointer, node.id, hint="Give each webhook a path of its own.")
 
 
 def _excess_of_expressions(graph: Graph) -> Problem | None:

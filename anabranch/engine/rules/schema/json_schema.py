@@ -97,35 +97,35 @@ def schema_problems(schema: Any) -> list[tuple[str, str]]:
 
 def _references(schema: Any) -> Iterator[tuple[str, Any]]:
     """Every reference in a schema, at any depth."""
-    for place, key, child in _fields(schema):
+    for pointer, key, child in _fields(schema):
         if key in ("$ref", "$dynamicRef") and not isinstance(child, (Mapping, list)):
-            yield place, child
+            yield pointer, child
 
 
 def _pattern_problems(schema: Any) -> list[tuple[str, str]]:
     """The first unusable pattern, or a problem that there are too many, since trying all could take long."""
     patterns: list[tuple[str, str]] = []
-    for place, key, child in _fields(schema):
+    for pointer, key, child in _fields(schema):
         if key == "pattern" and isinstance(child, str):
-            patterns.append((place, child))
+            patterns.append((pointer, child))
         elif key == "patternProperties" and isinstance(child, Mapping):
-            patterns += [(place + pointer_to(pattern), pattern) for pattern in child]
+            patterns += [(pointer + pointer_to(pattern), pattern) for pattern in child]
     if len(patterns) > PATTERNS_MAX:
         return [("", f"a schema has at most {PATTERNS_MAX} patterns, this one has {len(patterns)}")]
-    for place, pattern in patterns:
+    for pointer, pattern in patterns:
         try:
             Pattern(pattern)
         except ValueError as refusal:
-            return [(place, str(refusal))]
+            return [(pointer, str(refusal))]
     return []
 
 
 def _rewalking_problems(schema: Any) -> list[tuple[str, str]]:
-    places = {key: place for place, key, _ in _fields(schema)}
+    pointers = {key: pointer for pointer, key, _ in _fields(schema)}
     for keyword in _REWALKING:
-        others = [other for other in _NOT_BESIDE_REWALKING if other in places]
-        if keyword in places and others:
-            return [(places[keyword], f"`{keyword}` cannot be checked in a schema with `{others[0]}`")]
+        others = [other for other in _NOT_BESIDE_REWALKING if other in pointers]
+        if keyword in pointers and others:
+            return [(pointers[keyword], f"`{keyword}` cannot be checked in a schema with `{others[0]}`")]
     return []
 
 
@@ -136,9 +136,9 @@ def _fields(schema: Any) -> Iterator[tuple[str, str, Any]]:
         value, pointer = stack.pop()
         if isinstance(value, Mapping):
             for key, child in value.items():
-                place = pointer + pointer_to(key)
-                yield place, key, child
-                stack.append((child, place))
+                field_pointer = pointer + pointer_to(key)
+                yield field_pointer, key, child
+                stack.append((child, field_pointer))
         elif isinstance(value, list):
             stack.extend((child, pointer + pointer_to(index)) for index, child in enumerate(value))
 

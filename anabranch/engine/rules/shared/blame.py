@@ -42,7 +42,7 @@ class Blame(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SuspectRoom:
+class SuspectCapacity:
     """How many suspects a process may still take."""
 
     owned: int = 0
@@ -53,7 +53,7 @@ class SuspectRoom:
     """Whether it may take one with company 1, which comes without other runs."""
 
 
-ANY_ROOM = SuspectRoom()
+ANY_CAPACITY = SuspectCapacity()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +94,13 @@ def crashed(crashes: int) -> RunSuspended:
     )
 
 
-def may_join(room: SuspectRoom, companies: Collection[int]) -> bool:
-    """Whether a process with this room may take suspects with these companies together."""
+def may_join(capacity: SuspectCapacity, companies: Collection[int]) -> bool:
+    """Whether a process with this capacity may take suspects with these companies together."""
     limit = min(companies, default=None)
     if limit is None:
         return True
-    limit = limit if room.company_min is None else min(limit, room.company_min)
-    return room.owned + len(companies) <= limit and (room.alone or min(companies) > 1)
+    limit = limit if capacity.company_min is None else min(limit, capacity.company_min)
+    return capacity.owned + len(companies) <= limit and (capacity.alone or min(companies) > 1)
 
 
 @dataclass(slots=True)

@@ -42,9 +42,9 @@ def context_references(text: str) -> Iterator[ContextReference]:
         yield from _in_expression(text[begin:end], begin)
 
 
-def utf16_place(text: str, place: int) -> int:
+def utf16_offset(text: str, offset: int) -> int:
     """An offset in a text in UTF-16 units, as JavaScript counts."""
-    return place if text.isascii() else len(text[:place].encode("utf-16-le", "surrogatepass")) // 2
+    return offset if text.isascii() else len(text[:offset].encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _in_expression(source: str, offset: int) -> Iterator[ContextReference]:
@@ -61,12 +61,12 @@ def _in_expression(source: str, offset: int) -> Iterator[ContextReference]:
 def _steps(tokens: list[tuple[str, str, int]], index: int) -> Iterator[tuple[int, int, str]]:
     """(start, end, name) of the steps after `ctx`, up to the first that is not a name."""
     while index + 1 < len(tokens):
-        kind, value, place = tokens[index + 1]
+        kind, value, offset = tokens[index + 1]
         if tokens[index][1] == "." and kind == "name":
-            yield place, place + len(value), value
+            yield offset, offset + len(value), value
             index += 2
         elif tokens[index][1] == "[" and kind == "string" and index + 2 < len(tokens) and tokens[index + 2][1] == "]":
-            yield place + 1, place + len(value) - 1, value[1:-1]
+            yield offset + 1, offset + len(value) - 1, value[1:-1]
             index += 3
         else:
             return
@@ -76,8 +76,8 @@ def _tokens(source: str) -> Iterator[tuple[str, str, int]]:
     """(kind, text, offset) of every token except blanks."""
     # The lexer turns each line end into one character; offsets must not change.
     plain = source.replace("\r\n", " \n").replace("\r", "\n")
-    place = 0
+    offset = 0
     for _, kind, value in get_lexer(ENVIRONMENT).tokeniter(plain, None, state="variable"):
         if kind not in _BLANK:
-            yield kind, value, place
-        place += len(value)
+            yield kind, value, offset
+        offset += len(value)

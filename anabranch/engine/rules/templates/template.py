@@ -218,7 +218,7 @@ def _compile_leaf(text: str, pointer: str, *, secrets: bool) -> _Resolve | None:
     try:
         template = compile_template(text, secrets=secrets)
     except TemplateError as problem:
-        raise _placed(problem, pointer) from None
+        raise _located(problem, pointer) from None
     if not template.has_expressions:
         return None
 
@@ -228,12 +228,12 @@ def _compile_leaf(text: str, pointer: str, *, secrets: bool) -> _Resolve | None:
         try:
             return resolve_text(ctx, work)
         except TemplateError as problem:
-            raise _placed(problem, pointer) from None
+            raise _located(problem, pointer) from None
 
     return resolve
 
 
-def _placed(problem: TemplateError, pointer: str) -> TemplateError:
+def _located(problem: TemplateError, pointer: str) -> TemplateError:
     return type(problem)(f"{problem.message} (config{pointer})", details={"pointer": pointer})
 
 

@@ -45,7 +45,7 @@ class PostgresqlHintLine:
 
     def __init__(self, dialect: PostgresqlDialect) -> None:
         self._dialect = dialect
-        self._place = dialect.place
+        self._target = dialect.target
         self._sending: BoundedAsyncConnection | None = None
         self.speaker: int | None = None
         """The server process behind the sending connection."""
@@ -60,7 +60,7 @@ class PostgresqlHintLine:
             await self._sending.execute(_NOTIFY, [[m[0].value for m in messages], [m[1] for m in messages]])
         except (psycopg.Error, OSError) as failure:
             await self.close()
-            raise StoreUnavailable(f"{self._place}: {failure}") from failure
+            raise StoreUnavailable(f"{self._target}: {failure}") from failure
         except asyncio.CancelledError:
             await self.close()  # interrupted within a statement: the state of the connection is unknown
             raise
@@ -70,7 +70,7 @@ class PostgresqlHintLine:
     ) -> None:
         """Pass on messages of other processes until the connection is lost, which raises StoreUnavailable."""
         if self._dialect.pooled:
-            raise StoreUnavailable(f"{self._place}: a pooler lends connections by the transaction, so none can listen")
+            raise StoreUnavailable(f"{self._target}: a pooler lends connections by the transaction, so none can listen")
         try:
             async with self._listening() as connection:
                 connected()
@@ -83,7 +83,7 @@ class PostgresqlHintLine:
                     if is_silent:
                         await connection.execute("SELECT 1")
         except (psycopg.Error, OSError) as failure:
-            raise StoreUnavailable(f"{self._place}: {failure}") from failure
+            raise StoreUnavailable(f"{self._target}: {failure}") from failure
 
     async def close(self) -> None:
         """Close the sending connection; may be called twice."""
@@ -102,7 +102,7 @@ class PostgresqlHintLine:
             word = secrets.token_hex(8)
             await connection.execute(_NOTIFY, [[_ECHO], [word]])
             if not await _receives_echo(connection, word):
-                raise StoreUnavailable(f"{self._place}: the connection takes LISTEN and delivers nothing")
+                raise StoreUnavailable(f"{self._target}: the connection takes LISTEN and delivers nothing")
             await connection.execute(sql.SQL("UNLISTEN {}").format(sql.Identifier(_ECHO)))
             yield connection
         finally:

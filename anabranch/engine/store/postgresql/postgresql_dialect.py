@@ -155,7 +155,7 @@ class PostgresqlDialect:
         self._url = url.set(drivername="postgresql+psycopg")
         self.timeouts = timeouts
         self._pooled = pooled
-        self.place = f"PostgreSQL database {url.database or url.username or ''} at {_hosts_of(url)}"
+        self.target = f"PostgreSQL database {url.database or url.username or ''} at {_hosts_of(url)}"
         self._has_lines = True
         """Whether the server tells which line of history it is on."""
 
@@ -180,7 +180,7 @@ class PostgresqlDialect:
             engine.dispose()
         self._pooled = not (one == again == _driver(connection).info.backend_pid != two)
         if self._pooled:
-            log.info("%s: %s", self.place, _IS_POOLED)
+            log.info("%s: %s", self.target, _IS_POOLED)
         return True
 
     def connect_arguments(self) -> dict[str, Any]:
@@ -297,7 +297,7 @@ class PostgresqlDialect:
     def check_writable(self, connection: Connection) -> None:
         """A server that is read-only (a standby) accepts no commit. Raises DatabaseAway."""
         if connection.execute(statements.IS_READ_ONLY).scalar_one() == "on":
-            raise DatabaseAway(f"{self.place}: it is read-only")
+            raise DatabaseAway(f"{self.target}: it is read-only")
 
     def ids(self, instance_ids: Sequence[str]) -> str:
         """Leaves out text that is not a UUID."""
@@ -325,10 +325,10 @@ class PostgresqlDialect:
             if state[:2] not in _UNTOLD_CLASSES or state in _SESSION_LOST:
                 raise
             self._has_lines = False
-            log.warning("%s: failovers that lose commits are not noticed: %s", self.place, self.describe(error))
+            log.warning("%s: failovers that lose commits are not noticed: %s", self.target, self.describe(error))
             raise DatabaseAway(self.describe(error)) from error
         if line is None:
-            raise DatabaseAway(f"{self.place}: it is a standby")
+            raise DatabaseAway(f"{self.target}: it is a standby")
         connection.info[_LINE] = line
         return line
 
@@ -418,18 +418,18 @@ class PostgresqlDialect:
         if wanted.known_code is not None:
             parameters["known_code"] = code_keys(wanted.known_code)
             parameters["known_types"] = list(wanted.known_types or ())
-        if wanted.rooms is not None:
+        if wanted.capacities is not None:
             parameters |= {
-                "room": wanted.rooms.each,
-                "rooms": orjson.dumps(wanted.rooms.of).decode(),
-                "full": [tenant_id for tenant_id, room in wanted.rooms.of.items() if not room],
+                "capacity": wanted.capacities.each,
+                "capacities": orjson.dumps(wanted.capacities.of).decode(),
+                "full": [tenant_id for tenant_id, capacity in wanted.capacities.of.items() if not capacity],
             }
         statement = statements.claim(
             parked=wanted.parked is not None,
             only=wanted.only is not None,
             steal=wanted.steal,
             knows=wanted.known_code is not None,
-            rooms=wanted.rooms is not None,
+            capacities=wanted.capacities is not None,
             large=wanted.large,
             alone=wanted.suspects.alone,
         )
@@ -548,9 +548,9 @@ class PostgresqlDialect:
         return _sqlstate(error) == _DUPLICATE
 
     def describe(self, error: Exception) -> str:
-        """The place and the first line of PostgreSQL's message; further lines may repeat parameters."""
+        """The target and the first line of PostgreSQL's message; further lines may repeat parameters."""
         words = str(error.orig if isinstance(error, DBAPIError) else error).strip()
-        message = f"{self.place}: {words.splitlines()[0] if words else 'no answer'}"
+        message = f"{self.target}: {words.splitlines()[0] if words else 'no answer'}"
         return f"{message} ({self._why_cancelled()})" if _sqlstate(error) == _CANCELLED else message
 
     def _why_cancelled(self) -> str:
@@ -564,7 +564,7 @@ class PostgresqlDialect:
         """A prepared statement is gone, or belongs to another client: from now on treat all sessions as shared."""
         if not self._pooled:
             self._pooled = True
-            log.warning("%s: error %s on a prepared statement: %s", self.place, state, _IS_POOLED)
+            log.warning("%s: error %s on a prepared statement: %s", self.target, state, _IS_POOLED)
 
 
 def _events(notes: str | None, payloads: str | None) -> list[Event]:

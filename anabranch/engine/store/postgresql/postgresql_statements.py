@@ -20,7 +20,7 @@ from anabranch.engine.store.sql.families import REASON_BEGINS, REASON_BYTES, REA
 from anabranch.engine.store.sql.rows import EVENT_NOTE_COLUMNS, INSTANCE_COLUMNS, PAYLOAD_SEPARATOR
 from anabranch.engine.store.sql.statements import (
     FITS,
-    HAS_ROOM,
+    HAS_CAPACITY,
     IS_AWAKE,
     IS_PARKED,
     IS_POOL,
@@ -294,13 +294,15 @@ READ_LOG = text(
 
 
 @cache
-def claim(*, parked: bool, only: bool, steal: bool, knows: bool, rooms: bool, large: bool, alone: bool) -> TextClause:
+def claim(
+    *, parked: bool, only: bool, steal: bool, knows: bool, capacities: bool, large: bool, alone: bool
+) -> TextClause:
     """Assign open, due instances (with `steal` also owned ones) to a worker, longest overdue first, up to a total log
     size.
 
     Uses ix_instance_available and ix_instance_suspect, or the primary key and ix_instance_root when only one run or
-    some families are asked for. Skips rows that another claim or a commit holds locked. With `rooms` it takes no more
-    of a tenant than there is room for; the other rows that it found are unlocked again. The version rises although no
+    some families are asked for. Skips rows that another claim or a commit holds locked. With `capacities` it takes no
+    more of a tenant than these allow; the other rows that it found are unlocked again. The version rises although no
     event is appended: a worker that lost its lease without knowing must lose its next commit too.
 
     Suspects are taken if they may run together with those of the worker; the claim stops at one that may not, and one
@@ -322,9 +324,9 @@ def claim(*, parked: bool, only: bool, steal: bool, knows: bool, rooms: bool, la
     if not large:
         due += f" AND {IS_WHOLE}"
     within = "TRUE"
-    if rooms:
+    if capacities:
         due += " AND tenant_id <> ALL(CAST(:full AS text[]))"
-        within = "of_tenant <= coalesce(CAST(CAST(:rooms AS json) ->> tenant_id AS integer), :room)"
+        within = "of_tenant <= coalesce(CAST(CAST(:capacities AS json) ->> tenant_id AS integer), :capacity)"
     lapsed = "FALSE" if steal else f"({_IS_LAPSED}) IS TRUE"
     suspects_due = due + ("" if alone else " AND company > 1")
     return text(f"""
@@ -383,13 +385,13 @@ def append_external(
         condition = ""
     elif unfit:
         change = SUSPENDS_UNFIT
-        condition = f"AND {IS_AWAKE} AND worker_id IS NULL AND {HAS_ROOM}"
+        condition = f"AND {IS_AWAKE} AND worker_id IS NULL AND {HAS_CAPACITY}"
     elif suspends:
         change = SUSPENDS
-        condition = f"AND {IS_AWAKE} AND {HAS_ROOM}"
+        condition = f"AND {IS_AWAKE} AND {HAS_CAPACITY}"
     elif resumes:
         change = f"{RESUMES}, available_at = CASE WHEN worker_id IS NULL THEN {NOW_MS} ELSE available_at END"
-        condition = f"AND NOT {IS_AWAKE} AND {HAS_ROOM}"
+        condition = f"AND NOT {IS_AWAKE} AND {HAS_CAPACITY}"
     else:
         change = f"""
             available_at = CASE WHEN worker_id IS NULL AND {IS_AWAKE}
@@ -398,7 +400,7 @@ def append_external(
             AND NOT EXISTS (SELECT 1 FROM workflow_instance_logs AS l
                             WHERE l.instance_id = :instance_id AND {IS_SIGNAL} AND payload ->> 'key' = :key)
             AND (last_seq < :signals_max OR ({SIGNALS_KEPT}) < :signals_max)
-            AND {HAS_ROOM}"""
+            AND {HAS_CAPACITY}"""
     return text(f"""
         WITH moved AS (
             UPDATE workflow_instances

@@ -124,7 +124,7 @@ class PostgresqlSmallCommits:
             self._connection, self._cursor, self._outages_met = connection, cursor, outages
             if self._closing:
                 await self._disconnect()
-                raise DatabaseAway(f"{self._dialect.place}: the store has been stopped")
+                raise DatabaseAway(f"{self._dialect.target}: the store has been stopped")
         return connection, cursor
 
     async def _disconnect(self) -> None:

@@ -125,7 +125,7 @@ class SqlComponent:
 
     def _started(self, threads: DatabaseThreads | None) -> DatabaseThreads:
         if threads is None:
-            raise DatabaseAway(f"{self.dialect.place}: the store is not started, or has been stopped")
+            raise DatabaseAway(f"{self.dialect.target}: the store is not started, or has been stopped")
         return threads
 
 
@@ -218,7 +218,7 @@ class DatabaseThreads:
             return answer.result(patience_s)
         except TimeoutError:
             answer.cancel()
-            raise DatabaseAway(f"{self._dialect.place}: no answer within {patience_s:.1f} s") from None
+            raise DatabaseAway(f"{self._dialect.target}: no answer within {patience_s:.1f} s") from None
 
     def ask_idle(self, look: Callable[[Connection], Answer]) -> Answer | None:
         """Take a look on the connection of the only thread, from another one; None if it is in use or to be replaced.

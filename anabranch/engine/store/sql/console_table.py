@@ -40,8 +40,8 @@ _SEPARATOR = "\x1e"
 _RUN_EXISTS = "WHERE EXISTS (SELECT 1 FROM workflow_instances AS i WHERE i.instance_id = {})"
 
 
-def _column(place: int, kind: str) -> str:
-    return f"CAST(p.value ->> {place} AS {kind})"
+def _column(index: int, kind: str) -> str:
+    return f"CAST(p.value ->> {index} AS {kind})"
 
 
 @cache
@@ -70,7 +70,7 @@ _INSERT_ROWS_THERE = text(f"""
 def _write_progress(given: str, identifier: str) -> TextClause:
     """The last value of each activation; an older one does not replace a newer."""
     kinds = (identifier, "TEXT", "TEXT", "INTEGER", "TEXT", "BIGINT")
-    columns = ", ".join(_column(place, kind) for place, kind in enumerate(kinds))
+    columns = ", ".join(_column(index, kind) for index, kind in enumerate(kinds))
     return text(f"""
         INSERT INTO activation_progress (instance_id, node_id, scope, attempt, report, reported_at)
         SELECT {columns} FROM {given} {_RUN_EXISTS.format(_column(0, identifier))}
@@ -221,13 +221,13 @@ class ConsoleTable:
                 return _in_order(found)[: wanted.limit]
             asked["after"] = rows[-1][1]
 
-    async def read_since(self, places: Mapping[str, int], *, limit: int) -> Sequence[Line]:
+    async def read_since(self, after: Mapping[str, int], *, limit: int) -> Sequence[Line]:
         """Uses the primary key."""
         dialect = self._store.dialect
         statement = _since(dialect.given_rows, _identifier(dialect))
-        asked = {"given": orjson.dumps(list(places.items())).decode(), "limit": limit}
+        asked = {"given": orjson.dumps(list(after.items())).decode(), "limit": limit}
         rows = await self._store.read(lambda connection: connection.execute(statement, asked).all())
-        found = [line for row in rows for line in _lines_of(row) if line.number > places[line.instance_id]]
+        found = [line for row in rows for line in _lines_of(row) if line.number > after[line.instance_id]]
         return _in_order(found)[:limit]
 
     async def last_numbers(self, instance_ids: Sequence[str]) -> Mapping[str, int]:

@@ -116,8 +116,8 @@ class Dialect(Protocol):
     is_remote: bool
     """True: an unavailable database may come back by itself, so a start waits for it."""
 
-    place: str
-    """The place of the database for messages, without password."""
+    target: str
+    """What messages call the database, without password."""
 
     def engine(self, *, commits: bool) -> Engine:
         """An engine for connections; `commits` for those with the settings of the commit statement."""

@@ -67,12 +67,12 @@ class Epochs:
         self._lines.add(line)
         if known is not None and epoch.number < known[1].number:
             raise DatabaseAway(
-                f"{self._dialect.place}: it is in epoch {epoch.number}, and this process has already worked in epoch"
+                f"{self._dialect.target}: it is in epoch {epoch.number}, and this process has already worked in epoch"
                 f" {known[1].number}: a server that was replaced answers"
             )
         self._known = (line, epoch)
         if known is not None:
-            log.warning("%s: it was failed over or restored; this is epoch %d", self._dialect.place, epoch.number)
+            log.warning("%s: it was failed over or restored; this is epoch %d", self._dialect.target, epoch.number)
             self._changed()
         return epoch
 

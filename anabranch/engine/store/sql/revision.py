@@ -30,28 +30,28 @@ def revision_of(connection: Connection) -> str | None:
     return revision
 
 
-def check_revision(connection: Connection, *, place: str) -> None:
+def check_revision(connection: Connection, *, target: str) -> None:
     """Return if this program works with the schema. Raises SchemaMismatch, which names both versions."""
-    refuse_unversioned(connection, place=place)
+    refuse_unversioned(connection, target=target)
     found = revision_of(connection)
     if found == SCHEMA_REVISION:
         return
     wants = f"this program works with version {SCHEMA_REVISION}"
     if found is None:
-        raise SchemaMismatch(f"{place} has no tables yet; {wants}", hint="Run `anabranch migrate`.")
+        raise SchemaMismatch(f"{target} has no tables yet; {wants}", hint="Run `anabranch migrate`.")
     if not _OUR_REVISION.fullmatch(found):
         raise SchemaMismatch(
-            f"{place} has schema version {found}, which is one of another program; {wants}", hint=f"{_OWN_DATABASE}."
+            f"{target} has schema version {found}, which is one of another program; {wants}", hint=f"{_OWN_DATABASE}."
         )
     if found < SCHEMA_REVISION:
         raise SchemaMismatch(
-            f"{place} has schema version {found}; {wants}",
+            f"{target} has schema version {found}; {wants}",
             hint="Run `anabranch migrate`; its notes say what it locks and whether it may run before the deploy.",
         )
     if is_supported(connection, found):
         return
     raise SchemaMismatch(
-        f"{place} has schema version {found}, which is newer; {wants}",
+        f"{target} has schema version {found}, which is newer; {wants}",
         hint="A newer anabranch has migrated this database: use that release or a later one.",
     )
 
@@ -63,7 +63,7 @@ def is_supported(connection: Connection, found: str) -> bool:
     return has_support and supports(connection, found=found)
 
 
-def refuse_unversioned(connection: Connection, *, place: str) -> None:
+def refuse_unversioned(connection: Connection, *, target: str) -> None:
     """Raise SchemaMismatch if tables with our names exist without a recorded version.
 
     They may belong to another program, or come from a backup without the version table: only the operator can know, and
@@ -73,6 +73,6 @@ def refuse_unversioned(connection: Connection, *, place: str) -> None:
     tables = sorted(metadata.tables.keys() & set(inspect(connection).get_table_names()))
     if tables and revision_of(connection) is None:
         raise SchemaMismatch(
-            f"{place} has tables named {', '.join(tables)}, but no schema version in {VERSION_TABLE}",
+            f"{target} has tables named {', '.join(tables)}, but no schema version in {VERSION_TABLE}",
             hint=f"{_OWN_DATABASE}, or, if they are anabranch's, restore {VERSION_TABLE} from the same backup.",
         )

@@ -280,13 +280,13 @@ class ExternalEvent:
 
 def claim_parameters(wanted: ClaimRequest) -> dict[str, Any]:
     """The parameters of every claim statement."""
-    room, parked = wanted.suspects, wanted.parked
+    capacity, parked = wanted.suspects, wanted.parked
     return {
         "worker_id": wanted.worker_id,
         "limit": wanted.limit,
         "weight_max": wanted.weight_max,
-        "owned": room.owned,
-        "company_min": _NO_LIMIT if room.company_min is None else room.company_min,
+        "owned": capacity.owned,
+        "company_min": _NO_LIMIT if capacity.company_min is None else capacity.company_min,
         "away_until": 0 if wanted.away_until is None else wanted.away_until,
         **({} if parked is None else {"parked": parked.instance_id, "parked_of": parked.tenant_id}),
         **({} if wanted.known_code is None else _pool_parameters(tuple(wanted.known_types or ()))),

@@ -87,8 +87,8 @@ FITS = ":owned + place <= least AND :owned + place <= :company_min"
 """Whether the worker may take a due suspect at this `place` in the order, where `least` is the smallest company so far.
 See `blame.may_join`."""
 
-HAS_ROOM = "log_bytes + :bytes <= :bytes_max AND last_seq < :rows_max"
-"""The log has room for one more row."""
+HAS_CAPACITY = "log_bytes + :bytes <= :bytes_max AND last_seq < :rows_max"
+"""The log has capacity for one more row."""
 
 _RELEASES = ", ".join(f"'{reason}'" for reason in SuspendReason if reason.releases)
 _IS_RELEASED = f":suspended_for IN ({_RELEASES})"

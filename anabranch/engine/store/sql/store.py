@@ -112,7 +112,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
             await self._wait_for_database()
             if await self.read(self.dialect.apply_outcome):
                 self.renew_threads()
-            await self.read(lambda connection: check_revision(connection, place=self.dialect.place))
+            await self.read(lambda connection: check_revision(connection, target=self.dialect.target))
         except BaseException:
             await self.stop()
             raise

@@ -111,7 +111,7 @@ class SqliteDialect:
         self._url = url
         self._busy_timeout_ms = busy_timeout_ms
         self.path = Path(url.database or "").absolute()
-        self.place = f"SQLite database {self.path}"
+        self.target = f"SQLite database {self.path}"
 
     def engine(self, *, commits: bool) -> Engine:
         """Both kinds of connections are alike here."""
@@ -216,7 +216,7 @@ class SqliteDialect:
                 "only": wanted.only is not None,
                 "steal": wanted.steal,
                 "knows": wanted.known_code is not None,
-                "rooms": wanted.rooms is not None,
+                "capacities": wanted.capacities is not None,
                 "large": wanted.large,
             }
             parameters = claim_parameters(wanted) | {"now": now}
@@ -225,14 +225,14 @@ class SqliteDialect:
             if wanted.known_code is not None:
                 parameters["known_code"] = orjson.dumps(code_keys(wanted.known_code)).decode()
                 parameters["known_types"] = orjson.dumps(list(wanted.known_types or ())).decode()
-            if wanted.rooms is not None:
+            if wanted.capacities is not None:
                 # As pairs, not as an object: SQLite would interpret a tenant's name as a JSON path.
-                parameters |= {"rooms": orjson.dumps(list(wanted.rooms.of.items())).decode()}
+                parameters |= {"capacities": orjson.dumps(list(wanted.capacities.of.items())).decode()}
             suspects = one_list(connection, statements.suspects(**due, alone=wanted.suspects.alone), **parameters)
             found = [Taken(instance_id, None, company) for instance_id, company in suspects]
             if not any(company == 1 for _, company in suspects):
-                room = {} if wanted.rooms is None else {"room": wanted.rooms.each}
-                free = one_list(connection, statements.claimable(**due), **parameters, **room)
+                capacity = {} if wanted.capacities is None else {"capacity": wanted.capacities.each}
+                free = one_list(connection, statements.claimable(**due), **parameters, **capacity)
                 found += [Taken(*row) for row in free]
             if found and not any(one.lost_by for one in found):
                 ids = self.ids([one.instance_id for one in found])
@@ -381,7 +381,7 @@ class SqliteDialect:
     def describe(self, error: Exception) -> str:
         """The file and SQLite's words."""
         words = str(error.orig) if isinstance(error, DBAPIError) else str(error)
-        return f"{self.place}: {words}"
+        return f"{self.target}: {words}"
 
 
 def _prepare_connection(connection: sqlite3.Connection, _record: object) -> None:

@@ -28,7 +28,7 @@ from anabranch.engine.store.sql.rows import (
 )
 from anabranch.engine.store.sql.statements import (
     FITS,
-    HAS_ROOM,
+    HAS_CAPACITY,
     IS_AWAKE,
     IS_PARKED,
     IS_POOL,
@@ -287,7 +287,7 @@ def to_cancel(by: str) -> TextClause:
     """)
 
 
-def _due(*, parked: bool, only: bool, steal: bool, knows: bool, rooms: bool, large: bool) -> str:
+def _due(*, parked: bool, only: bool, steal: bool, knows: bool, capacities: bool, large: bool) -> str:
     """The condition that a claim may take an open instance."""
     condition = "(available_at <= :now OR worker_id IS NOT NULL)" if steal else "available_at <= :now"
     if parked:
@@ -304,27 +304,27 @@ def _due(*, parked: bool, only: bool, steal: bool, knows: bool, rooms: bool, lar
         condition += f" AND (:default_pool OR coalesce(needs, '') LIKE '{NAMES_POOL}')"
     if not large:
         condition += f" AND {IS_WHOLE}"
-    if rooms:
-        condition += " AND tenant_id NOT IN (SELECT value ->> 0 FROM json_each(:rooms) WHERE value ->> 1 = 0)"
+    if capacities:
+        condition += " AND tenant_id NOT IN (SELECT value ->> 0 FROM json_each(:capacities) WHERE value ->> 1 = 0)"
     return condition
 
 
 @cache
-def claimable(*, parked: bool, only: bool, steal: bool, knows: bool, rooms: bool, large: bool) -> TextClause:
+def claimable(*, parked: bool, only: bool, steal: bool, knows: bool, capacities: bool, large: bool) -> TextClause:
     """Open instances that are due (with `steal` also owned ones), longest overdue first, up to a total log size.
 
     Without suspects, except instances whose lease expired under another worker: they are returned with that worker, to
     be judged (not with `steal`). Uses ix_instance_available, or the primary key and ix_instance_root when only one run
-    or some families are asked for. With `rooms` no more of a tenant than there is room for. The write lock is already
+    or some families are asked for. With `capacities` no more of a tenant than these allow. The write lock is already
     held, so no other process claims them.
     """
-    due = _due(parked=parked, only=only, steal=steal, knows=knows, rooms=rooms, large=large)
+    due = _due(parked=parked, only=only, steal=steal, knows=knows, capacities=capacities, large=large)
     lost = "NULL" if steal else f"CASE WHEN {IS_LAPSED} THEN worker_id END"
     among = f"(NOT {IS_SUSPECT})" if steal else f"(NOT {IS_SUSPECT} OR {IS_LAPSED})"
     within = "TRUE"
-    if rooms:
-        room_of = "SELECT value ->> 1 FROM json_each(:rooms) WHERE value ->> 0 = tenant_id"
-        within = f"of_tenant <= coalesce(({room_of}), :room)"
+    if capacities:
+        capacity_of = "SELECT value ->> 1 FROM json_each(:capacities) WHERE value ->> 0 = tenant_id"
+        within = f"of_tenant <= coalesce(({capacity_of}), :capacity)"
     return text(f"""
         SELECT json_group_array(json_array(instance_id, lost)) FROM (
           SELECT *, sum(weight) OVER (ORDER BY available_at, instance_id) - weight AS before FROM (
@@ -340,13 +340,13 @@ def claimable(*, parked: bool, only: bool, steal: bool, knows: bool, rooms: bool
 
 @cache
 def suspects(
-    *, parked: bool, only: bool, steal: bool, knows: bool, rooms: bool, large: bool, alone: bool
+    *, parked: bool, only: bool, steal: bool, knows: bool, capacities: bool, large: bool, alone: bool
 ) -> TextClause:
     """The due suspects that may run together with those of the worker, longest overdue first.
 
     Stops at one that may not. Uses ix_instance_suspect.
     """
-    due = _due(parked=parked, only=only, steal=steal, knows=knows, rooms=rooms, large=large)
+    due = _due(parked=parked, only=only, steal=steal, knows=knows, capacities=capacities, large=large)
     if not steal:
         due += f" AND ({IS_LAPSED}) IS NOT TRUE"
     if not alone:
@@ -377,13 +377,13 @@ def advance_external(*, ends: Status | None, suspends: bool, resumes: bool, unfi
         condition = ""
     elif unfit:
         change = SUSPENDS_UNFIT
-        condition = f"AND {IS_AWAKE} AND worker_id IS NULL AND {HAS_ROOM}"
+        condition = f"AND {IS_AWAKE} AND worker_id IS NULL AND {HAS_CAPACITY}"
     elif suspends:
         change = SUSPENDS
-        condition = f"AND {IS_AWAKE} AND {HAS_ROOM}"
+        condition = f"AND {IS_AWAKE} AND {HAS_CAPACITY}"
     elif resumes:
         change = f"{RESUMES}, available_at = CASE WHEN worker_id IS NULL THEN :now ELSE available_at END"
-        condition = f"AND NOT {IS_AWAKE} AND {HAS_ROOM}"
+        condition = f"AND NOT {IS_AWAKE} AND {HAS_CAPACITY}"
     else:
         change = f"""
             available_at = CASE WHEN worker_id IS NULL AND {IS_AWAKE} THEN min(coalesce(available_at, :now), :now)
@@ -392,7 +392,7 @@ def advance_external(*, ends: Status | None, suspends: bool, resumes: bool, unfi
             AND NOT EXISTS (SELECT 1 FROM workflow_instance_logs AS l
                             WHERE l.instance_id = :instance_id AND {IS_SIGNAL} AND payload ->> 'key' = :key)
             AND (last_seq < :signals_max OR ({SIGNALS_KEPT}) < :signals_max)
-            AND {HAS_ROOM}"""
+            AND {HAS_CAPACITY}"""
     return text(f"""
         UPDATE workflow_instances
         SET version = version + 1, last_seq = last_seq + 1, log_bytes = log_bytes + :bytes, {change}

@@ -105,8 +105,8 @@ def _too_large(size: int) -> str:
 
 def _error(code: str, type_name: str, message: str, frames: Sequence[Frame] = ()) -> dict[str, Any]:
     text = message[: wire.MESSAGE_CHARACTERS_MAX]
-    places = [[line, column, name[: wire.NAME_CHARACTERS_MAX]] for line, column, name in frames[-wire.FRAMES_MAX :]]
-    return {"code": code, "type": type_name[: wire.NAME_CHARACTERS_MAX], "message": text, "frames": places}
+    shown = [[line, column, name[: wire.NAME_CHARACTERS_MAX]] for line, column, name in frames[-wire.FRAMES_MAX :]]
+    return {"code": code, "type": type_name[: wire.NAME_CHARACTERS_MAX], "message": text, "frames": shown}
 
 
 class _ChildLine:

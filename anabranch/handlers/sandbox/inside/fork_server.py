@@ -57,7 +57,7 @@ class _ForkServer:
     def run(self) -> None:
         """Greet with the layers of isolation, then fork a child for each job until the control socket is closed."""
         signal.set_wakeup_fd(self._wake_write)
-        signal.signal(signal.SIGCHLD, lambda number, place: None)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
         self._send({"hello": {"layers": self._probe(), "python": sys.version.split()[0]}})
         waiting = select.poll()
         waiting.register(self._control, select.POLLIN)

@@ -37,7 +37,7 @@ class Machine:
 
     audit_arch: int
     calls: Mapping[str, int]
-    foreign_bit: int = 0
+    x32_bit: int = 0
     """Numbers with this bit belong to a second set of calls (x32), which is refused."""
 
 
@@ -50,7 +50,7 @@ MACHINES: Mapping[str, Machine] = {
         "gettimeofday": 96, "getrusage": 98, "times": 100, "sigaltstack": 131, "gettid": 186, "futex": 202,
         "restart_syscall": 219, "clock_gettime": 228, "clock_nanosleep": 230, "exit_group": 231, "ppoll": 271,
         "getrandom": 318, "membarrier": 324, "rseq": 334,
-    }, foreign_bit=0x4000_0000),
+    }, x32_bit=0x4000_0000),
     "aarch64": Machine(0xC000_00B7, {
         "read": 63, "write": 64, "close": 57, "fstat": 80, "ppoll": 73, "lseek": 62, "mmap": 222, "mprotect": 226,
         "munmap": 215, "brk": 214, "rt_sigaction": 134, "rt_sigprocmask": 135, "rt_sigreturn": 139, "writev": 66,
@@ -82,8 +82,8 @@ def program(machine: Machine) -> bytes:
         (RETURN, 0, 0, KILL_PROCESS),
         (LOAD, 0, 0, _NUMBER),
     ]
-    if machine.foreign_bit:
-        steps += [(JUMP_IF_BITS, 0, 1, machine.foreign_bit), (RETURN, 0, 0, KILL_PROCESS)]
+    if machine.x32_bit:
+        steps += [(JUMP_IF_BITS, 0, 1, machine.x32_bit), (RETURN, 0, 0, KILL_PROCESS)]
     for name in ALLOWED:
         if name in machine.calls:  # aarch64 has no poll
             steps += [(JUMP_IF_EQUAL, 0, 1, machine.calls[name]), (RETURN, 0, 0, ALLOW)]

@@ -136,16 +136,16 @@ class _Matching:
         else:
             found = [True] * len(self._elements)
             for from_end, of_type in _PSEUDO[name]:
-                places = self._places(from_end=from_end, of_type=of_type)
-                found = [yes and place == 1 for yes, place in zip(found, places, strict=True)]
+                positions = self._positions(from_end=from_end, of_type=of_type)
+                found = [yes and position == 1 for yes, position in zip(found, positions, strict=True)]
         return [yes and here for yes, here in zip(wanted, found, strict=True)]
 
     def function(self, tree: Any) -> _Flags:
         wanted = self.of(tree.selector)
         from_end, of_type = _NTH[tree.name]
         step, first = css.parse_series(tree.arguments)
-        places = self._places(from_end=from_end, of_type=of_type)
-        return [yes and _in_series(place, step, first) for yes, place in zip(wanted, places, strict=True)]
+        positions = self._positions(from_end=from_end, of_type=of_type)
+        return [yes and _in_series(position, step, first) for yes, position in zip(wanted, positions, strict=True)]
 
     def _narrowed(self, selector: Any, holds: Callable[[Any], bool]) -> _Flags:
         wanted = self.of(selector)
@@ -167,22 +167,22 @@ class _Matching:
             last[parent] = left[number] if nearest else left[number] or found[number]
         return found
 
-    def _places(self, *, from_end: bool, of_type: bool) -> list[int]:
+    def _positions(self, *, from_end: bool, of_type: bool) -> list[int]:
         """The number of each element among its siblings, from 1."""
         self._document.work.spend(len(self._elements) * ITEM_UNITS)
-        places = [0] * len(self._parents)
+        positions = [0] * len(self._parents)
         counts: Counter[Any] = Counter()
-        numbers = range(len(places))
+        numbers = range(len(positions))
         for number in reversed(numbers) if from_end else numbers:
             key = (self._parents[number], self._elements[number].tag) if of_type else self._parents[number]
             counts[key] += 1
-            places[number] = counts[key]
-        return places
+            positions[number] = counts[key]
+        return positions
 
 
-def _in_series(place: int, step: int, first: int) -> bool:
-    """Whether a place is `step * n + first` for an n from 0 on."""
-    return place == first if step == 0 else (place - first) % step == 0 and (place - first) // step >= 0
+def _in_series(position: int, step: int, first: int) -> bool:
+    """Whether a position is `step * n + first` for an n from 0 on."""
+    return position == first if step == 0 else (position - first) % step == 0 and (position - first) // step >= 0
 
 
 _PARTS: Mapping[str, Callable[[_Matching, Any], _Flags]] = {
@@ -210,7 +210,7 @@ _PSEUDO: Mapping[str, Sequence[tuple[bool, bool]]] = {
     "last-of-type": ((True, True),),
     "only-of-type": ((False, True), (True, True)),
 }
-"""By name, whether to count from the end, and among elements of the same name: all of these places have to be 1."""
+"""By name, whether to count from the end, and among elements of the same name: all of these positions have to be 1."""
 
 _NTH: Mapping[str, tuple[bool, bool]] = {
     "nth-child": (False, False),

@@ -271,8 +271,8 @@ class _Layout:
             self._links = [True] * len(self._links)
             if self._headings:
                 words = [word.upper() for word in words]
-        for place, word in enumerate(words):
-            if place or block.has_space or text[0] in _SPACE:
+        for index, word in enumerate(words):
+            if index or block.has_space or text[0] in _SPACE:
                 block.push(word)
             else:
                 block.glue(word)

@@ -102,8 +102,8 @@ def _address_of(url: str) -> str:
         port = address.port
     except ValueError:
         raise refusal("NODE_CONFIG_INVALID", "the URL has no valid port") from None
-    place = host if port in (None, _DEFAULT_PORTS.get(scheme)) else f"{host}:{port}"
-    return f"{scheme}://{place}{address.path or '/'}"
+    authority = host if port in (None, _DEFAULT_PORTS.get(scheme)) else f"{host}:{port}"
+    return f"{scheme}://{authority}{address.path or '/'}"
 
 
 def _escaped(text: str) -> str:

@@ -28,7 +28,7 @@ LOGS_LOOKED_AT = 10_000
 _DAY_MS = 86_400_000
 
 # Before every run.
-FIRST_PLACE = (-1, "00000000-0000-0000-0000-000000000000")
+FIRST_POSITION = (-1, "00000000-0000-0000-0000-000000000000")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Purged:
 
     runs: int
     events: int
-    place: tuple[int, str] | None
+    position: tuple[int, str] | None
     """Where to continue, in the order of creation; None at the end."""
 
 
@@ -127,8 +127,8 @@ class Purging(Upkeep):
         """
         look = {"after": after, "limit": LOGS_LOOKED_AT}
         found = await self.read(lambda connection: connection.execute(statements.LOGGED_RUNS, look).all())
-        place = str(found[-1][0]) if len(found) == LOGS_LOOKED_AT else None
-        return [str(instance_id) for instance_id, has_row in found if not has_row], place
+        position = str(found[-1][0]) if len(found) == LOGS_LOOKED_AT else None
+        return [str(instance_id) for instance_id, has_row in found if not has_row], position
 
     async def remove_logs(self, instance_ids: Sequence[str]) -> None:
         """Remove the logs of runs that have no row."""

@@ -268,11 +268,11 @@ class Upkeep(SqlComponent):
         """The first of these runs, up to about the events and bytes that may be removed at once."""
         values = sizes_of_values(connection, self.dialect, [row.instance_id for row in found]) if found else {}
         events = size = 0
-        for place, row in enumerate(found):
+        for index, row in enumerate(found):
             events += row.last_seq
             size += row.log_bytes + values.get(row.instance_id, 0)
             if events >= EVENTS_REMOVED_MAX or size >= BYTES_REMOVED_MAX:
-                return found[: place + 1]
+                return found[: index + 1]
         return found
 
 

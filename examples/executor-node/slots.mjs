@@ -1,8 +1,8 @@
-// Places for handlers: high priority first, but after ten of these one of normal priority has its turn.
+// Slots for handlers: high priority first, but after ten of these one of normal priority has its turn.
 
 const HIGH_IN_A_ROW_MAX = 10;
 
-export class Places {
+export class Slots {
   #waiting = { high: [], normal: [] };
   #highInARow = 0;
   #isClosed = false;
@@ -11,11 +11,11 @@ export class Places {
     this.free = free;
   }
 
-  /** A place: true once there is one, or false when there will be none any more. */
+  /** A slot: true once there is one, or false when there will be none any more. */
   take(priority) {
-    const place = new Promise((begin) => this.#waiting[priority === "high" ? "high" : "normal"].push(begin));
+    const slot = new Promise((begin) => this.#waiting[priority === "high" ? "high" : "normal"].push(begin));
     this.#assign();
-    return place;
+    return slot;
   }
 
   giveBack() {

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from anabranch.engine.rules.graph.priorities import HIGH, NORMAL, Priority
-from anabranch.transport.executor_places import HIGH_IN_A_ROW_MAX, ExecutorPlaces
+from anabranch.transport.executor_slots import HIGH_IN_A_ROW_MAX, ExecutorSlots
 from anabranch.transport.job_executor import RunningJob
 from tests.transport.test_queues import job
 
@@ -28,41 +28,41 @@ class Waiting:
         self.node = SimpleNamespace(type="crunch", priority=self.priority)
 
 
-def begun(jobs: list[Waiting], places: ExecutorPlaces) -> list[str]:
-    """The names in the order in which they begin, on one place."""
+def begun(jobs: list[Waiting], slots: ExecutorSlots) -> list[str]:
+    """The names in the order in which they begin, on one slot."""
     order, left = [], list(jobs)
     while left:
         (job,) = [each for each in left if each.begins.done()]
         order.append(job.name)
         left.remove(job)
-        places.give_back()
+        slots.give_back()
     return order
 
 
 async def test_high_priority_begins_first_and_tenants_take_turns() -> None:
-    places = ExecutorPlaces(1)
+    slots = ExecutorSlots(1)
     jobs = [Waiting("a1"), Waiting("a2"), Waiting("a3"), Waiting("b1", "beta"), Waiting("h1", priority="high")]
     for each in jobs:
-        places.ask(each)
-    assert begun(jobs, places) == ["a1", "h1", "a2", "b1", "a3"]
+        slots.ask(each)
+    assert begun(jobs, slots) == ["a1", "h1", "a2", "b1", "a3"]
 
 
 async def test_a_stream_of_high_priority_does_not_starve_the_others() -> None:
-    places = ExecutorPlaces(1)
+    slots = ExecutorSlots(1)
     jobs = [Waiting(f"h{n}", priority="high") for n in range(HIGH_IN_A_ROW_MAX + 2)]
     normal = Waiting("normal")
     for each in [*jobs, normal]:
-        places.ask(each)
-    assert begun([*jobs, normal], places).index("normal") == HIGH_IN_A_ROW_MAX
+        slots.ask(each)
+    assert begun([*jobs, normal], slots).index("normal") == HIGH_IN_A_ROW_MAX
 
 
-async def test_a_job_that_waits_no_more_gets_no_place() -> None:
-    places = ExecutorPlaces(1)
+async def test_a_job_that_waits_no_more_gets_no_slot() -> None:
+    slots = ExecutorSlots(1)
     first, cancelled, last = Waiting("first"), Waiting("cancelled"), Waiting("last")
     for each in (first, cancelled, last):
-        places.ask(each)
+        slots.ask(each)
     cancelled.begins.set_result(False)
-    places.give_back()
+    slots.give_back()
     assert last.begins.done()
 
 
@@ -70,14 +70,14 @@ async def test_jobs_of_an_executor_begin_by_the_priority_of_their_messages() -> 
     def held(number: int, priority: Priority) -> RunningJob:
         return RunningJob(replace(job("gpu", number), priority=priority), asyncio.get_running_loop().create_future())
 
-    places = ExecutorPlaces(1)
+    slots = ExecutorSlots(1)
     jobs = [held(number, NORMAL if number % 2 else HIGH) for number in range(8)]
     assert {each.node.pool for each in jobs} == {"gpu"}
     for each in jobs:
-        places.ask(each)
+        slots.ask(each)
     order = []
     for _ in jobs:
         (begun,) = [each for each in jobs if each.begins.done() and each not in order]
         order.append(begun)
-        places.give_back()
+        slots.give_back()
     assert [each.node.priority for each in order] == [HIGH] * 4 + [NORMAL] * 4

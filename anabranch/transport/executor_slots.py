@@ -1,6 +1,6 @@
-"""The places of an executor: which of the jobs that it has taken begin.
+"""The slots of an executor: which of the jobs that it has taken begin.
 
-Called by `job_executor`. An executor takes more jobs than it executes, from each queue as many as it has places. Jobs
+Called by `job_executor`. An executor takes more jobs than it executes, from each queue as many as it has slots. Jobs
 of high priority begin first, and within a priority tenants take turns.
 """
 
@@ -18,13 +18,13 @@ HIGH_IN_A_ROW_MAX = 10
 
 
 class WaitingJob(Job, Protocol):
-    """A job that waits for a place."""
+    """A job that waits for a slot."""
 
     begins: asyncio.Future[bool]
-    """Done when it need not wait any more: with True if it has a place, which is given back after it."""
+    """Done when it need not wait any more: with True if it has a slot, which is given back after it."""
 
 
-class ExecutorPlaces:
+class ExecutorSlots:
     """As many as jobs may execute at once."""
 
     def __init__(self, count: int) -> None:
@@ -33,12 +33,12 @@ class ExecutorPlaces:
         self._high_in_a_row = 0
 
     def ask(self, job: WaitingJob) -> None:
-        """Give the job a place, now or later. One whose `begins` is done meanwhile gets none."""
+        """Give the job a slot, now or later. One whose `begins` is done meanwhile gets none."""
         self._waiting[job.node.priority].add(job)
         self._hand_out()
 
     def give_back(self) -> None:
-        """A job has ended that had a place."""
+        """A job has ended that had a slot."""
         self._free += 1
         self._hand_out()
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.pool_worker import Elsewhere
+from anabranch.engine.pool_worker import RemoteExecution
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.service.readiness import Readiness
 from anabranch.service.runs.run_waits import RunWaits
@@ -51,7 +51,7 @@ class RunServices:
     meters: Meters
     bulk: BulkService
     forks: ForkService
-    elsewhere: Elsewhere | None = None
+    elsewhere: RemoteExecution | None = None
     """What has jobs executed by executors; None: there is no broker."""
 
 

@@ -237,7 +237,7 @@ class RetryWouldRepeat(AnabranchError):
     hint = "Correct the workflow and run it again (rerun), with another input if need be."
 
 
-class ParentHasMovedOn(AnabranchError):
+class ParentNotWaiting(AnabranchError):
     """The run that started this one does not wait for it any more."""
 
     code = "PARENT_HAS_MOVED_ON"
@@ -393,7 +393,7 @@ class StoreUnavailable(AnabranchError):
     hint = "Check that the database is up, reachable and has free space; work resumes once it is."
 
 
-class DatabaseAway(StoreUnavailable):
+class DatabaseUnreachable(StoreUnavailable):
     """The same with the database's own message, which names its address and user: for the operator only."""
 
     def as_answer(self) -> dict[str, Any]:

@@ -40,7 +40,7 @@ from anabranch.handlers.sandbox import LANGUAGES
 from anabranch.secrets.secret_table import SecretTable
 from anabranch.service import Readiness, References, RunWaits, StepSignals, WorkflowService
 from anabranch.settings import ALL_POOLS, Settings
-from anabranch.telemetry import CurrentAttempts, Feed, Meters, Names, SpanSink, TracedHandlers
+from anabranch.telemetry import CurrentAttempts, Feed, Meters, ShownNames, SpanSink, TracedHandlers
 from anabranch.version import __version__
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class _RunParts:
         self._settings, self._store, self._components, self._role = settings, store, components, role
         self._node_types = load_types(components.services)
         self._current = None if spans is None else CurrentAttempts(spans)
-        self._feed = Feed(Meters(Names(settings.shown_names)), spans, read_log=store.read_log)
+        self._feed = Feed(Meters(ShownNames(settings.shown_names)), spans, read_log=store.read_log)
         self._sender = self._new_sender() if role.works else None
         self._signals = StepSignals()
         self._actions = BulkActions()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anabranch.cli import nearby
+from anabranch.cli import nearby_databases
 from anabranch.cli.options import AsJson, DatabaseOptions, DatabaseUrl, Imports
 from anabranch.cli.output import print_answer, print_document, print_line
 from anabranch.cli.session import open_session
@@ -42,7 +42,7 @@ def backup(
     settings = Settings.load(database_url=database_url)
     schema = migrations.current(settings.database_url, connect_wait_s=0)
     if schema is None:
-        with nearby.named_in_hints(settings.database_url):
+        with nearby_databases.named_in_hints(settings.database_url):
             migrations.refuse_empty(settings.database_url, connect_wait_s=0)
     done = copying.back_up(settings.database_url, file)
     taken_at = to_iso(done.taken_at)

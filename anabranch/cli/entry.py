@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from anabranch.cli.on_demand import CommandsOnDemand
+from anabranch.cli.lazy_commands import LazyCommands
 from anabranch.cli.output import answers_apart, drop_answers, flush_answers, print_error, shown
 from anabranch.deferred import deferred
 from anabranch.errors import (
@@ -98,7 +98,7 @@ application = TyperGroup(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # Every command and where it is: a `typer.Typer` for a family of commands, a function for a single one.
-application.commands = CommandsOnDemand(
+application.commands = LazyCommands(
     {
         "dev": "anabranch.cli.commands.serve_command:dev",
         "serve": "anabranch.cli.commands.serve_command:serve",

@@ -1,7 +1,7 @@
 """The options that commands share, and the values that people write into them.
 
 Options that many commands have together are the fields of a dataclass: `DatabaseOptions` here, `TargetOptions` in
-`target`. A command takes one of it, and `on_demand` puts the options in its place.
+`target`. A command takes one of it, and `lazy_commands` puts the options in its place.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.cli.output import print_document, print_line, print_note
-from anabranch.cli.own_name import command
+from anabranch.cli.program_name import command
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.instants import from_iso
 

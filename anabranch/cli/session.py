@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from anabranch.cli import nearby
+from anabranch.cli import nearby_databases
 from anabranch.cli.options import DatabaseOptions
 from anabranch.cli.user_code import import_user_code
 from anabranch.deferred import deferred
@@ -75,7 +75,7 @@ def open_session(
         import_user_code(name)
     # The app looks at the schema too, but in a thread that nothing can interrupt: while an absent
     # database is waited for, Ctrl-C must work.
-    with nearby.named_in_hints(settings.database_url):
+    with nearby_databases.named_in_hints(settings.database_url):
         migrations.ensure_schema(
             settings.database_url,
             auto_migrate=settings.auto_migrate,

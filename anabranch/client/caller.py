@@ -23,7 +23,7 @@ from anabranch.engine.rules.graph.source_texts import has_source_texts, keep_sou
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import (
     AnabranchError,
-    DatabaseAway,
+    DatabaseUnreachable,
     InvalidRequest,
     ServerAnswerInvalid,
     ServerRefusal,
@@ -57,7 +57,7 @@ _KEY = re.compile(r"[!-~]{1,255}")
 _BY_CODE = {
     kind.code: kind
     for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, AnabranchError) and kind not in (DatabaseAway, ServerRefusal)
+    if isinstance(kind, type) and issubclass(kind, AnabranchError) and kind not in (DatabaseUnreachable, ServerRefusal)
 }
 """Every situation by its code."""
 

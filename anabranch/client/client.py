@@ -265,7 +265,7 @@ class Client:
         """Continue a FAILED or CANCELLED run where it ended, and execute what it failed with again.
 
         Completed nodes and steps are not repeated. Returns `{instanceID, status, generation, redo, children,
-        deadlineAt, warnings, dryRun}`. Raises NotFound, RunIsCompleted, RunIsOpen, RetryWouldRepeat, ParentHasMovedOn,
+        deadlineAt, warnings, dryRun}`. Raises NotFound, RunIsCompleted, RunIsOpen, RetryWouldRepeat, ParentNotWaiting,
         RetryRefused.
         """
         return await self._open_gateway.retry_run(run_id, retry_options(how))

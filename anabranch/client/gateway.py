@@ -107,7 +107,7 @@ class Gateway(Protocol):
     async def retry_run(self, instance_id: str, options: RetryOptions = RETRY) -> dict[str, Any]:
         """Continue a failed or cancelled run where it ended: `{instanceID, status, generation, redo, children, …}`.
 
-        Raises NotFound, RunIsCompleted, RunIsOpen, RetryWouldRepeat, ParentHasMovedOn, RetryRefused.
+        Raises NotFound, RunIsCompleted, RunIsOpen, RetryWouldRepeat, ParentNotWaiting, RetryRefused.
         """
 
     async def fork_run(self, instance_id: str, request: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The rows of dead letters: the newest 10,000. Shares the threads of the store that it is built on.
 
-What removes runs removes their letters (`engine.store.sql.letters_of_runs`).
+What removes runs removes their letters (`engine.store.sql.run_dead_letters`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, 
 from anabranch.dead_letters.dead_letter_schema import dead_letters
 from anabranch.dead_letters.dead_letters import LETTERS_MAX, LISTED_MAX, DeadLetter
 from anabranch.engine.store.sql.component import SqlComponent
-from anabranch.engine.store.sql.letters_of_runs import locks_run
+from anabranch.engine.store.sql.run_dead_letters import locks_run
 
 _COLUMNS = list(dead_letters.c)
 

@@ -85,7 +85,7 @@ async def replay_function(found: Workflow, plan: CodedPlan, head: InstanceHead, 
     return replay.compared(outcome, ended)
 
 
-class _BeyondLog(BaseException):
+class _PastLogEnd(BaseException):
     """Ends the replay before something would be executed."""
 
 
@@ -157,7 +157,7 @@ class _Replay:
     # -- what steps reach the world by ----------------------------------------------------
     def _around(self, run_id: str, name: str, scope: str, attempt: int) -> AbstractContextManager[None]:
         self._asks(name, scope)
-        raise _BeyondLog
+        raise _PastLogEnd
 
     async def start(
         self, helpers: Helpers, *, workflow: str, version: int | None, input_: Any, parent_waits: bool
@@ -165,13 +165,13 @@ class _Replay:
         """Start no child: the replay ends here."""
         self._asks(helpers.node_id, helpers.scope)
         await asyncio.get_running_loop().create_future()
-        raise _BeyondLog
+        raise _PastLogEnd
 
     async def send(self, *, tenant_id: str, run_id: str, event: str, payload: Any, key: str) -> bool:
         """Send no signal: the replay ends here."""
         self._stop.set()
         await asyncio.get_running_loop().create_future()
-        raise _BeyondLog
+        raise _PastLogEnd
 
     def _asks(self, name: str, scope: str) -> None:
         key = (name, scope)
@@ -221,7 +221,7 @@ class _Replay:
                 steps.check_awaited()
             self._blocked_at = run.blocked_at
             return returned
-        except _BeyondLog:
+        except _PastLogEnd:
             return _Stopped()
         except (Exception, BaseExceptionGroup) as failure:  # noqa: BLE001 -- whatever the function raises is its end
             return function_failure(failure, helpers).error

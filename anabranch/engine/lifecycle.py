@@ -33,7 +33,7 @@ from anabranch.engine.ownership.leases import Leases
 from anabranch.engine.ownership.recovery import Recovery
 from anabranch.engine.ownership.worker_reports import WorkerReports
 from anabranch.engine.plans import KnownCode, PlanCache
-from anabranch.engine.pool_worker import Elsewhere, task_queue, task_worker
+from anabranch.engine.pool_worker import RemoteExecution, task_queue, task_worker
 from anabranch.engine.ports import CallbackSigner, Clock, Gate, Store
 from anabranch.engine.task_worker import TaskWorker
 from anabranch.engine.telemetry import Telemetry
@@ -70,7 +70,7 @@ class Engine:
         gates: Mapping[str, Gate] | None = None,
         console: Console | None = None,
         callbacks: CallbackSigner | None = None,
-        elsewhere: Elsewhere | None = None,
+        elsewhere: RemoteExecution | None = None,
         leaders: LeaderRows | None = None,
     ) -> None:
         """`line` or `watch` connects it with the other processes of the store; pass `notices` to the store.
@@ -173,7 +173,7 @@ class Engine:
         self.hints.send_pauses_changed()
         await self.gates.look()
 
-    def _new_task_worker(self, elsewhere: Elsewhere | None, **parts: Any) -> TaskWorker:
+    def _new_task_worker(self, elsewhere: RemoteExecution | None, **parts: Any) -> TaskWorker:
         return task_worker(
             elsewhere,
             tasks=self._tasks,

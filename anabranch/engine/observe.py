@@ -34,7 +34,7 @@ REMEMBERED_MAX = 50_000
 
 
 @dataclass(slots=True, eq=False)
-class News:
+class CommittedEvents:
     """Rows of a run, one at least, that are in the log now."""
 
     instance_id: str
@@ -76,7 +76,7 @@ class Observers:
         if self._telemetry is not None:
             self._record_soon([(owned, events, False)])
 
-    def committed(self, news: Sequence[News]) -> None:
+    def committed(self, news: Sequence[CommittedEvents]) -> None:
         """Pass on what was committed, in the order of the commits: to observers one turn of the event loop later, to
         telemetry within `RECORD_MS`."""
         for one in news:
@@ -108,7 +108,7 @@ class Observers:
         if self._next_record is None:
             self._next_record = asyncio.get_running_loop().call_later(RECORD_MS / 1000, self.record)
 
-    def _notify(self, news: Sequence[News]) -> None:
+    def _notify(self, news: Sequence[CommittedEvents]) -> None:
         for one in news:
             for observer in self._observers:
                 try:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from anabranch.engine.children import AwaitedChildren
 from anabranch.engine.engine_options import EngineOptions
-from anabranch.engine.observe import News, Observers
+from anabranch.engine.observe import CommittedEvents, Observers
 from anabranch.engine.ownership.owned import Mailbox, OfferResult, OwnedInstance, OwnedInstances, StartResult, owner_of
 from anabranch.engine.ownership.reconcile import Reconciler
 from anabranch.engine.ports import Clock, Loaded, Outcome, Store
@@ -493,7 +493,7 @@ class Orchestrator:
         if outcome.cancelled:
             self._cancelled.update(filter(self.owns, outcome.cancelled))
         self._notify_parents(applied, outcome)
-        news: list[News] = []
+        news: list[CommittedEvents] = []
         # One by one: what raises over one run must not affect the others in the batch.
         for won in applied.won:
             try:
@@ -539,14 +539,14 @@ class Orchestrator:
         self._cancelled.difference_update(ids)
         await self.refresh(ids)
 
-    def _perform(self, won: PendingTransition, asked_at: float, news: list[News]) -> None:
+    def _perform(self, won: PendingTransition, asked_at: float, news: list[CommittedEvents]) -> None:
         """Perform the commands of a committed transition; adds its events for observers to `news`."""
         transition, owned = won.transition, won.leased
         assert transition is not None
         assert isinstance(owned, OwnedInstance), "this process decides for what it owns"
         events = transition.events
         if events:
-            news.append(News(owned.instance_id, events, transition.status, events, owned))
+            news.append(CommittedEvents(owned.instance_id, events, transition.status, events, owned))
         if not owned.is_owned:
             return
         if transition.available_at is not None:

@@ -23,7 +23,7 @@ from anabranch.engine.task_worker import Execution, TaskWorker
 
 
 @dataclass(frozen=True, slots=True)
-class JobElsewhere:
+class RemoteJob:
     """A job of a run that other processes are to execute; its result has not come."""
 
     node_id: str
@@ -33,7 +33,7 @@ class JobElsewhere:
     has_begun: bool
 
 
-class Elsewhere(Protocol):
+class RemoteExecution(Protocol):
     """Executes jobs in other processes."""
 
     def takes(self, node: PlanNode) -> bool:
@@ -51,7 +51,7 @@ class Elsewhere(Protocol):
     def has_begun(self, execution: Execution) -> bool:
         """Whether an executor has reported that it executes the job."""
 
-    def jobs_of(self, instance_id: str) -> Sequence[JobElsewhere]:
+    def jobs_of(self, instance_id: str) -> Sequence[RemoteJob]:
         """The outstanding jobs of a run that this process owns, steps of coded workflows included."""
 
     def take_outstanding_max(self) -> int:
@@ -67,7 +67,7 @@ class Elsewhere(Protocol):
 class PoolTaskQueue(LocalTaskQueue[Execution]):
     """The queue of this process, with another way out for jobs that are executed elsewhere."""
 
-    def __init__(self, gates: Mapping[str, Gate] | None, elsewhere: Elsewhere) -> None:
+    def __init__(self, gates: Mapping[str, Gate] | None, elsewhere: RemoteExecution) -> None:
         super().__init__(gates)
         self._elsewhere = elsewhere
         self.dispatched_before: Collection[tuple[str, Dispatch]] = ()
@@ -90,7 +90,7 @@ class PoolTaskQueue(LocalTaskQueue[Execution]):
 class PoolTaskWorker(TaskWorker):
     """Runs handlers here, and awaits those that run elsewhere."""
 
-    def __init__(self, *, elsewhere: Elsewhere, tasks: PoolTaskQueue, **parts: Any) -> None:
+    def __init__(self, *, elsewhere: RemoteExecution, tasks: PoolTaskQueue, **parts: Any) -> None:
         super().__init__(tasks=tasks, **parts)
         self._elsewhere = elsewhere
         self._pool_tasks = tasks
@@ -151,12 +151,12 @@ class PoolTaskWorker(TaskWorker):
         self._elsewhere.cancel(execution)
 
 
-def task_worker(elsewhere: Elsewhere | None, **parts: Any) -> TaskWorker:
+def task_worker(elsewhere: RemoteExecution | None, **parts: Any) -> TaskWorker:
     """The task worker of a process, with or without a broker."""
     return TaskWorker(**parts) if elsewhere is None else PoolTaskWorker(elsewhere=elsewhere, **parts)
 
 
-def task_queue(elsewhere: Elsewhere | None, gates: Mapping[str, Gate] | None) -> LocalTaskQueue[Execution]:
+def task_queue(elsewhere: RemoteExecution | None, gates: Mapping[str, Gate] | None) -> LocalTaskQueue[Execution]:
     """Its queue."""
     return LocalTaskQueue(gates) if elsewhere is None else PoolTaskQueue(gates, elsewhere)
 

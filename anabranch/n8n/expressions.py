@@ -13,26 +13,26 @@ from typing import Any
 
 from anabranch.n8n.dates import DATE_PARTS, strftime_of, unit_of
 from anabranch.n8n.js_tree import (
+    ArrayLiteral,
     Arrow,
     Binary,
     Call,
-    Choice,
+    ConditionalExpression,
     JsMember,
     JsPattern,
     JsTemplate,
-    ListOf,
     Literal,
     Name,
-    NeverRead,
-    New,
+    NewExpression,
+    NotJavaScript,
     NotRead,
-    ObjectOf,
+    ObjectLiteral,
     Spread,
     Tree,
     Unary,
     read_expression,
 )
-from anabranch.n8n.phrases import CONSTANT, FALSY, NameScope, NeverValid, Phrase, Untranslatable, constant_kind
+from anabranch.n8n.phrases import CONSTANT, FALSY, InvalidExpression, NameScope, Phrase, Untranslatable, constant_kind
 from anabranch.n8n.refs import Ref, literal, quoted, step
 
 
@@ -41,8 +41,8 @@ def translate(source: str, scope: NameScope) -> Phrase:
     try:
         tree = read_expression(source)
         phrase = _Translator(scope).phrase(tree)
-    except NeverRead as refusal:
-        raise NeverValid(f"`{source[:60]}`: {refusal}") from None
+    except NotJavaScript as refusal:
+        raise InvalidExpression(f"`{source[:60]}`: {refusal}") from None
     except NotRead as refusal:
         raise Untranslatable(str(refusal)) from None
     if phrase.throws and not isinstance(tree, (Call, JsMember)) and _is_optional(tree):
@@ -110,22 +110,22 @@ class _Translator:
                 return self._path(tree)
             case Call(callee, arguments):
                 return self._call(callee, arguments)
-            case New(Name("Date"), ()):
+            case NewExpression(Name("Date"), ()):
                 return Phrase("now", "jsdate")
-            case New(Name("Date"), (only,)):
+            case NewExpression(Name("Date"), (only,)):
                 return Phrase(f"({self.phrase(only).atom} | date_add(0, 'days'))", "jsdate")
             case Unary(sign, operand):
                 return self._unary(sign, operand)
             case Binary(sign, left, right):
                 return self._binary(sign, left, right)
-            case Choice(test, chosen, other):
+            case ConditionalExpression(test, chosen, other):
                 yes, no = self.phrase(chosen), self.phrase(other)
                 kind = yes.kind if yes.kind == no.kind else "any"
                 phrase = f"{self._result(yes)} if {self._truth(self.phrase(test))} else {self._result(no)}"
                 return Phrase(phrase, kind, is_atom=False, is_odd=_may_lack(yes) or _may_lack(no))
-            case ListOf(items):
+            case ArrayLiteral(items):
                 return Phrase("[" + ", ".join(self._element(item) for item in items) + "]", "list")
-            case ObjectOf(pairs):
+            case ObjectLiteral(pairs):
                 return self._object(pairs)
         raise Untranslatable("it has a form that templates do not have")
 
@@ -432,7 +432,7 @@ class _Translator:
             case "encodeURIComponent", (only,):
                 return Phrase(f"({self._text(self.phrase(only))} | urlencode)", "text")
             case "$if", (test, chosen, other):
-                return self.phrase(Choice(test, chosen, other))
+                return self.phrase(ConditionalExpression(test, chosen, other))
             case "$ifEmpty", (value, other):
                 second = self.phrase(other)
                 first = self._value(self.phrase(value))
@@ -480,7 +480,7 @@ class _Translator:
 
     def _moved(self, base: Phrase, sign: int, arguments: tuple[Tree, ...]) -> Phrase:
         match arguments:
-            case (ObjectOf(pairs),):
+            case (ObjectLiteral(pairs),):
                 steps = [(key.value, amount) for key, amount in pairs if isinstance(key, Literal)]
             case (amount, Literal(str(unit))):
                 steps = [(unit, amount)]

@@ -28,7 +28,7 @@ from anabranch.n8n.drawing import (
 )
 from anabranch.n8n.exports import Link, N8nWorkflow
 from anabranch.n8n.graph import CHOOSING, LOOP_KIND, LinkGraph
-from anabranch.n8n.items.node_scope import NodeScope, Surrounding
+from anabranch.n8n.items.node_scope import MappedWorkflow, NodeScope
 from anabranch.n8n.items.tracing import InputLinks
 from anabranch.n8n.job import Exit, MappingJob, NotMapped
 from anabranch.n8n.js_code import VARIABLES, ZONES
@@ -41,10 +41,10 @@ from anabranch.n8n.js_reading import (
     zones_of,
 )
 from anabranch.n8n.kept_data import variables_read
-from anabranch.n8n.maps.going_on import FAILING
+from anabranch.n8n.maps.continue_on_fail import FAILING
 from anabranch.n8n.maps.map_flow import batches_as_cursor
 from anabranch.n8n.maps.mapping import RULES
-from anabranch.n8n.phrases import NameScope, NeverBegins, NeverValid, Untranslatable
+from anabranch.n8n.phrases import InvalidExpression, NameScope, NeverBegins, Untranslatable
 from anabranch.n8n.refs import ItemFeed, Ref, first_there, variable
 from anabranch.n8n.report import ImportReport, NodeReport
 from anabranch.n8n.shared_paths import join_webhooks
@@ -119,7 +119,7 @@ def import_workflow(workflow: N8nWorkflow, node_types: NodeTypes, options: Impor
         refused |= found  # they become placeholders, so that the rest can be saved
 
 
-class _Importer(Surrounding):
+class _Importer(MappedWorkflow):
     def __init__(
         self, workflow: N8nWorkflow, options: ImportOptions, cursors: frozenset[str], node_types: NodeTypes
     ) -> None:
@@ -216,7 +216,7 @@ class _Importer(Surrounding):
             except NeverBegins as refusal:
                 job = MappingJob(node, self._ids[name], feeds, self, counts=job.counts)
                 self._never_begins(job, str(refusal))
-            except NeverValid as refusal:
+            except InvalidExpression as refusal:
                 job = MappingJob(node, self._ids[name], feeds, self, counts=job.counts)
                 self._fails(job, str(refusal))
             except (NotMapped, Untranslatable) as refusal:
@@ -485,7 +485,7 @@ class _Importer(Surrounding):
             if isinstance(value, str) and value.startswith("="):
                 try:
                     return texts.value(value)
-                except (Untranslatable, NeverValid, *_OTHER_FORM):
+                except (Untranslatable, InvalidExpression, *_OTHER_FORM):
                     return value
             return value
 

@@ -57,7 +57,7 @@ class Credential:
     """The secrets that the imported node reads."""
 
 
-class RestOfWorkflow(Protocol):
+class WorkflowContext(Protocol):
     """The rest of the workflow, for mappings."""
 
     timezone: str
@@ -104,7 +104,7 @@ class MappingJob:
     node_id: str
     feeds: Mapping[int, ItemFeed]
     """By input; an input that nothing leads to has none."""
-    around: RestOfWorkflow
+    around: WorkflowContext
     nodes: list[dict[str, Any]] = field(default_factory=list)
     edges: list[tuple[str, str, str]] = field(default_factory=list)
     """(from, handle, to) inside of what the node became."""

@@ -22,7 +22,7 @@ class NotRead(Exception):
     """The text is not an expression that is read here."""
 
 
-class NeverRead(NotRead):
+class NotJavaScript(NotRead):
     """It is not JavaScript: nobody can read it."""
 
 
@@ -73,7 +73,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class New:
+class NewExpression:
     """`new Name(arguments)`."""
 
     callee: Tree
@@ -98,7 +98,7 @@ class Binary:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ConditionalExpression:
     """`test ? chosen : other`."""
 
     test: Tree
@@ -107,14 +107,14 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class ListOf:
+class ArrayLiteral:
     """`[a, b]`."""
 
     items: tuple[Tree, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectOf:
+class ObjectLiteral:
     """`{a: 1, [b]: 2, ...c}`; a spread has no key."""
 
     pairs: tuple[tuple[Tree | None, Tree], ...]
@@ -142,12 +142,12 @@ Tree: TypeAlias = (
     | Name
     | JsMember
     | Call
-    | New
+    | NewExpression
     | Unary
     | Binary
-    | Choice
-    | ListOf
-    | ObjectOf
+    | ConditionalExpression
+    | ArrayLiteral
+    | ObjectLiteral
     | Spread
     | Arrow
 )
@@ -208,7 +208,7 @@ def _token(source: str, position: int, *, after_value: bool, depth: int) -> tupl
         assert found is not None
         return _Token("number", _number(found[0].replace("_", ""))), found.end()
     if first == "/" and source.startswith("/*", position):
-        raise NeverRead("a comment is not closed")
+        raise NotJavaScript("a comment is not closed")
     if first == "/" and not after_value:
         if (pattern := _PATTERN.match(source, position)) is None:
             raise NotRead("`/` stands where nothing of the kind is read")
@@ -234,7 +234,7 @@ def _text(source: str, position: int, quote: str) -> tuple[_Token, int]:
             break
         end += 2 if source[end] == "\\" else 1
     if end >= len(source) or source[end] != quote:
-        raise NeverRead("a text is not closed")
+        raise NotJavaScript("a text is not closed")
     return _Token("text", _unescaped(source[position + 1 : end])), end + 1
 
 
@@ -358,7 +358,7 @@ class _Reader:
             return test
         chosen = self._expression()
         self._needs(":")
-        return Choice(test, chosen, self._expression())
+        return ConditionalExpression(test, chosen, self._expression())
 
     def _binary(self, level: int) -> Tree:
         if level == len(_LEVELS):
@@ -388,7 +388,7 @@ class _Reader:
     def _new(self) -> Tree:
         self._at += 1
         callee = self._primary()
-        return New(callee, self._arguments() if self._takes("(") else ())
+        return NewExpression(callee, self._arguments() if self._takes("(") else ())
 
     def _postfix(self, tree: Tree) -> Tree:
         while True:
@@ -425,7 +425,7 @@ class _Reader:
             case "(":
                 return self._closed(")")
             case "[":
-                return ListOf(self._items("]"))
+                return ArrayLiteral(self._items("]"))
             case "{":
                 return self._object()
         raise NotRead(f"`{token.value}` stands where a value should")
@@ -447,7 +447,7 @@ class _Reader:
             pairs.append(self._pair())
             if not self._takes(",") and not self._is("}", self._at):
                 raise NotRead("`}` is missing")
-        return ObjectOf(tuple(pairs))
+        return ObjectLiteral(tuple(pairs))
 
     def _pair(self) -> tuple[Tree | None, Tree]:
         if self._takes("..."):

@@ -19,7 +19,7 @@ class Untranslatable(Exception):
     """An expression has no exact counterpart in our templates."""
 
 
-class NeverValid(Exception):
+class InvalidExpression(Exception):
     """An expression that n8n cannot read, either: the node fails there, too."""
 
 

@@ -28,7 +28,7 @@ _POWERS_SHOWN_MAX = 5
 _MESSAGE_SENT_MAX = 262_144
 
 
-class TooPowerful(NodeFailure):
+class RoleTooPowerful(NodeFailure):
     """The role of a source may do more than queries need. `what` it may do; `hint`: how a fitting role is made."""
 
     def __init__(self, what: str, hint: str) -> None:
@@ -56,8 +56,8 @@ class Mask:
 
     def failure(self, failure: NodeFailure) -> NodeFailure:
         """The same failure, its message without the secrets."""
-        if isinstance(failure, TooPowerful):
-            return TooPowerful(self(failure.what), self(failure.hint))
+        if isinstance(failure, RoleTooPowerful):
+            return RoleTooPowerful(self(failure.what), self(failure.hint))
         return NodeFailure(
             failure.code,
             self(str(failure)),
@@ -109,10 +109,10 @@ def driver_ended(status: int | None) -> NodeFailure:
     return NodeFailure("QUERY_FAILED", message, type_name="DriverEnded", retryable=True)
 
 
-def too_powerful(user: str, powers: Sequence[str], hint: str) -> TooPowerful:
+def too_powerful(user: str, powers: Sequence[str], hint: str) -> RoleTooPowerful:
     """The role of the source is not one for queries."""
     shown = ", ".join(powers[:_POWERS_SHOWN_MAX]) + (", …" if len(powers) > _POWERS_SHOWN_MAX else "")
-    return TooPowerful(f"the role {user} may do more than queries need: {shown}", hint)
+    return RoleTooPowerful(f"the role {user} may do more than queries need: {shown}", hint)
 
 
 def source_refused(message: str) -> NodeFailure:
@@ -138,7 +138,7 @@ def args_invalid(message: str) -> NodeFailure:
 def failure_as_json(failure: NodeFailure) -> dict[str, Any]:
     """A failure as a driver process sends it."""
     texts = {"message": str(failure)}
-    if isinstance(failure, TooPowerful):
+    if isinstance(failure, RoleTooPowerful):
         texts = {"message": failure.what, "hint": failure.hint}
     return {
         "code": failure.code,
@@ -151,5 +151,5 @@ def failure_as_json(failure: NodeFailure) -> dict[str, Any]:
 def failure_of_json(sent: Mapping[str, Any]) -> NodeFailure:
     """The failure again."""
     if "hint" in sent:
-        return TooPowerful(sent["message"], sent["hint"])
+        return RoleTooPowerful(sent["message"], sent["hint"])
     return NodeFailure(sent["code"], sent["message"], type_name=sent["type"], retryable=sent["retryable"])

@@ -39,7 +39,7 @@ STATUS: Mapping[type[errors.AnabranchError], int] = {
     errors.RunIsOpen: 409,
     errors.RunIsCompleted: 409,
     errors.RetryWouldRepeat: 409,
-    errors.ParentHasMovedOn: 409,
+    errors.ParentNotWaiting: 409,
     errors.RetryRefused: 409,
     errors.ForkRefused: 409,
     errors.PlanChanged: 409,

@@ -22,7 +22,7 @@ STORE_PATIENCE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Fitness:
+class ReadinessState:
     """The result of a check: ready or not, and the state of each part."""
 
     ready: bool
@@ -54,7 +54,7 @@ class Readiness:
         for call in self._when_stopping:
             call()
 
-    async def look(self) -> Fitness:
+    async def look(self) -> ReadinessState:
         """Check every part, in about `STORE_PATIENCE_S` at most.
 
         A degraded sandbox does not make a process unready: only code nodes need it, and they are retried.
@@ -70,7 +70,7 @@ class Readiness:
         if self.stopping:
             self.refusal_sent.set()
         parts = {"intake": intake, "store": store, "commits": commits, "sandbox": sandbox}
-        return Fitness(all(part["ok"] for part in (intake, store, commits)), parts)
+        return ReadinessState(all(part["ok"] for part in (intake, store, commits)), parts)
 
     async def _look_at_store(self, what: str, ask: Callable[[], Awaitable[object]]) -> dict[str, Any]:
         try:

@@ -62,7 +62,7 @@ def open_protocol(is_own_origin: OwnOrigin, has_shown_key: Callable[[str], bool]
         cors_allowed_origins=may_connect,
         cors_credentials=False,
         max_http_buffer_size=MESSAGE_BYTES_MAX,
-        serializer=PlainPacket,
+        serializer=JsonPacket,
         http_compression=False,
         logger=_protocol_logger,
         engineio_logger=_protocol_logger,
@@ -86,7 +86,7 @@ class _FastJson:
         return orjson.dumps(value).decode()
 
 
-class PlainPacket(SocketPacket):  # type: ignore[misc]  # socketio has no types
+class JsonPacket(SocketPacket):  # type: ignore[misc]  # socketio has no types
     """A packet whose data is JSON. (Looking for bytes in it takes longer than all else, for a large snapshot.)"""
 
     uses_binary_events = False

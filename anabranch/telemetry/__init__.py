@@ -7,8 +7,8 @@ the extra `anabranch[otel]`, and is only imported if spans are exported.
 
 from __future__ import annotations
 
-from anabranch.telemetry.feed import Feed, Meters, Names
+from anabranch.telemetry.feed import Feed, Meters, ShownNames
 from anabranch.telemetry.spans import Span, SpanSink
 from anabranch.telemetry.trace_context import CurrentAttempts, TracedHandlers
 
-__all__ = ["CurrentAttempts", "Feed", "Meters", "Names", "Span", "SpanSink", "TracedHandlers"]
+__all__ = ["CurrentAttempts", "Feed", "Meters", "ShownNames", "Span", "SpanSink", "TracedHandlers"]

@@ -80,28 +80,28 @@ class Feed:
         if self._closing:
             await asyncio.wait(self._closing, timeout=patience_s)
 
-    def of_run(self, head: InstanceHead, plan: AnyPlan) -> FedRun:
+    def of_run(self, head: InstanceHead, plan: AnyPlan) -> MeasuredRun:
         """The telemetry of a run that this process now owns."""
-        return FedRun(self, head, plan if isinstance(plan, Plan) else None)
+        return MeasuredRun(self, head, plan if isinstance(plan, Plan) else None)
 
     def signalled(self, head: InstanceHead, event: str, *, seq: int, at_ms: int) -> None:
         """Count a signal that was appended past the engine."""
-        FedRun(self, head).signalled(event, seq=seq, at=at_ms)
+        MeasuredRun(self, head).signalled(event, seq=seq, at=at_ms)
 
     def ended(self, head: InstanceHead, status: Status, *, code: str | None, at_ms: int) -> None:
         """Count a run that was ended without the engine, and export its open spans."""
         spans, read_log = self.spans, self._read_log
         if spans is None or read_log is None or len(self._closing) >= CLOSING_MAX:
-            FedRun(self, head).ended(status, at=at_ms, code=code)
+            MeasuredRun(self, head).ended(status, at=at_ms, code=code)
             return
-        FedRun(Feed(self.meters), head).ended(status, at=at_ms, code=code)
+        MeasuredRun(Feed(self.meters), head).ended(status, at=at_ms, code=code)
         run = run_span(head, status, ended_at=at_ms, code=code)
         closing = asyncio.create_task(_export_ended(spans, head, run, read_log), name="spans-of-ended")
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
 
-class FedRun:
+class MeasuredRun:
     """The telemetry state of one owned run."""
 
     __slots__ = ("_head", "_history", "_meter", "_plan", "_spans")
@@ -197,7 +197,7 @@ async def _export_ended(spans: SpanSink, head: InstanceHead, run: Span, read_log
     spans.ended(run)
 
 
-class Names(StrEnum):
+class ShownNames(StrEnum):
     """The workflows that are shown by their names."""
 
     CODED = "coded"
@@ -285,8 +285,8 @@ class WorkflowMeter:
 class Meters:
     """All of one process, without test runs."""
 
-    def __init__(self, names: Names = Names.CODED) -> None:
-        self._shows_all = names is Names.ALL
+    def __init__(self, names: ShownNames = ShownNames.CODED) -> None:
+        self._shows_all = names is ShownNames.ALL
         self._workflows: dict[str, WorkflowMeter] = {}
         self._steps_left = STEPS_MAX
         self._events_left = EVENTS_MAX

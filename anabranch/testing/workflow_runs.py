@@ -137,7 +137,7 @@ async def run_workflow(
     sandbox = Sandbox()
     network = _Network(http)
     services = Services(http=network, secrets=_Secrets(), sandbox=sandbox, queries=_SavedQueries(queries),
-                        variables=_NoneSet())  # fmt: skip
+                        variables=_NothingSet())  # fmt: skip
     types = load_types(services)
     report = validate(document, types)
     if not report.valid:
@@ -293,7 +293,7 @@ class _SavedQueries:
         return {"rows": rows, "rowCount": len(rows)}
 
 
-class _NoneSet:
+class _NothingSet:
     """`VariableStore`: nothing is set, and what the run writes is gone with it."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """The worker's side: sends jobs to the broker, sends them again while no reports come, and takes reports.
 
-Implements `engine.pool_worker.Elsewhere`. A job is the worker's as long as its run is: nothing about it is stored.
+Implements `engine.pool_worker.RemoteExecution`. A job is the worker's as long as its run is: nothing of it is stored.
 After a crash the next owner of the run dispatches it again, with the same job id, idempotency key and attempt.
 
 Jobs wait here, tenants in turn, while `QUEUED_MAX` of a pool and priority are with the broker and not begun: so a
@@ -25,7 +25,7 @@ from anabranch.engine.clock import SystemClock
 from anabranch.engine.console.lines import Sink, read_progress
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.poller import Poller
-from anabranch.engine.pool_worker import JobElsewhere, PoolTaskWorker, bare_head
+from anabranch.engine.pool_worker import PoolTaskWorker, RemoteJob, bare_head
 from anabranch.engine.queues.task_queue import FairJobs
 from anabranch.engine.rules.code_reads import names_read
 from anabranch.engine.rules.coded.coded_plan import FUNCTION_TYPE
@@ -238,11 +238,11 @@ class JobSender:
         dispatch = Dispatch(node.id, *step_attempt)
         return await self._worker.run_step(head, dispatch, node, redone=redone, may_run=may_run)
 
-    def jobs_of(self, instance_id: str) -> Sequence[JobElsewhere]:
+    def jobs_of(self, instance_id: str) -> Sequence[RemoteJob]:
         """The outstanding jobs of a run."""
         of_run = [each for each in self._sent.values() if each.instance_id == instance_id]
         return [
-            JobElsewhere(
+            RemoteJob(
                 each.execution.node_id, each.execution.scope, each.execution.attempt, each.node.pool, each.has_begun
             )
             for each in of_run

@@ -16,7 +16,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # -- programs -------------------------------------------------------------------------
     "__main__": (),
     "cli.entry": ("cli", "errors"),
-    # found by name (cli/on_demand.py); those of a side concern are in its folder
+    # found by name (cli/lazy_commands.py); those of a side concern are in its folder
     "commands": (
         "app",
         "app_services",
@@ -485,7 +485,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "triggers.topics.topic_commands",
         "variables.variable_commands",
     ),
-    "cli.entry": ("cli.entry", "cli.on_demand"),
+    "cli.entry": ("cli.entry", "cli.lazy_commands"),
     "routes of side concerns": (
         "audit.audit_routes",
         "dead_letters.dead_letter_routes",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from anabranch.cli.on_demand import with_options
+from anabranch.cli.lazy_commands import with_options
 from anabranch.cli.options import DatabaseOptions
 
 

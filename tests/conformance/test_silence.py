@@ -24,7 +24,7 @@ from anabranch.engine.store.postgresql.postgresql_dialect import COMMITTING, Pos
 from anabranch.engine.store.postgresql.timeouts import Timeouts
 from anabranch.engine.store.sql.faults import LocksHeld
 from anabranch.engine.store.sql.store import SqlStore
-from anabranch.errors import DatabaseAway, StoreUnavailable
+from anabranch.errors import DatabaseUnreachable, StoreUnavailable
 from tests.chaos.proxy import Proxy, socket_of
 from tests.conformance.building import (
     LEASE_MS,
@@ -213,7 +213,7 @@ async def test_who_asks_whether_commits_get_through_hears_of_a_read_only_databas
 
     for _ in range(store.commits_in_flight_max):
         await store.commit_transitions(make_read_only, may_wait=False)
-    with pytest.raises(DatabaseAway, match="it is read-only"):
+    with pytest.raises(DatabaseUnreachable, match="it is read-only"):
         for _ in range(8):
             await store.check_commits()
 

@@ -23,7 +23,7 @@ from anabranch.engine.store.sql.component import ATTEMPTS_MAX
 from anabranch.engine.store.sql.dialect import Outages
 from anabranch.engine.store.sql.faults import DuplicateRefused, LocksHeld
 from anabranch.engine.store.sql.store import SqlStore
-from anabranch.errors import DatabaseAway, StoreUnavailable
+from anabranch.errors import DatabaseUnreachable, StoreUnavailable
 from tests.conformance.building import born_many, completed, created, dispatched, row_of, transition
 from tests.conformance.locking import lock, waiting_backend
 from tests.conformance.test_silence import (
@@ -200,11 +200,11 @@ def small_commits_on(connect: Callable[[], Awaitable[object]], url: str) -> tupl
 @pytest.mark.parametrize(
     ("error", "told", "statements", "outages"),
     [
-        (psycopg.errors.DeadlockDetected(), DatabaseAway, ATTEMPTS_MAX, 0),
+        (psycopg.errors.DeadlockDetected(), DatabaseUnreachable, ATTEMPTS_MAX, 0),
         (psycopg.errors.LockNotAvailable(), LocksHeld, 1, 0),
         (psycopg.errors.UniqueViolation(), DuplicateRefused, 1, 0),
-        (psycopg.errors.AdminShutdown(), DatabaseAway, 1, 1),
-        (psycopg.OperationalError("the connection is closed"), DatabaseAway, 1, 1),
+        (psycopg.errors.AdminShutdown(), DatabaseUnreachable, 1, 1),
+        (psycopg.OperationalError("the connection is closed"), DatabaseUnreachable, 1, 1),
         (psycopg.errors.UndefinedColumn(), psycopg.errors.UndefinedColumn, 1, 0),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",

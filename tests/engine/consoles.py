@@ -14,7 +14,7 @@ from anabranch.engine.console.console_writer import ConsoleOptions
 from anabranch.engine.handling import Helpers
 from anabranch.engine.rules.events import ActivationKey
 from anabranch.engine.store.sql.store import SqlStore
-from anabranch.errors import DatabaseAway
+from anabranch.errors import DatabaseUnreachable
 from tests.engine.conftest import TENANT
 
 RUN = "00000000-0000-7000-8000-000000000001"
@@ -34,7 +34,7 @@ class Rows:
     async def write(self, rows: Sequence[StoredLines], reports: Sequence[ProgressReport]) -> None:
         self.writes.append(list(rows))
         if self.is_away:
-            raise DatabaseAway("away")
+            raise DatabaseUnreachable("away")
         self.rows += self.writes[-1]
         self.reports += reports
 

@@ -21,7 +21,7 @@ from anabranch.engine.console.lines import Progress
 from anabranch.engine.handling import Helpers
 from anabranch.engine.store.opening import open_store
 from anabranch.engine.store.sql.console_table import ConsoleTable
-from anabranch.errors import DatabaseAway
+from anabranch.errors import DatabaseUnreachable
 from anabranch.handlers.masking import Masker
 from tests.engine.conftest import TENANT, Process, turns_until
 from tests.engine.consoles import OTHER, RUN, Rows, Watcher, console_of, origin_of, store_runs
@@ -154,7 +154,7 @@ async def test_what_a_database_did_not_take_is_written_once_it_is_back() -> None
     await console.start()
     origin_of(console).log.info("kept")
     origin_of(console).progress(1, 2)
-    with pytest.raises(DatabaseAway):
+    with pytest.raises(DatabaseUnreachable):
         await console._write_all()
     origin_of(console).log.info("said meanwhile")
     rows.is_away = False
@@ -173,7 +173,7 @@ async def test_a_run_whose_last_lines_were_not_taken_is_told_that_it_is_full_all
     await console.start()
     for _ in range(20):
         origin_of(console).log.info("x" * 100)
-    with pytest.raises(DatabaseAway):
+    with pytest.raises(DatabaseUnreachable):
         await console._write_all()
     rows.is_away = False
     await console.stop()

@@ -16,7 +16,7 @@ from anabranch.engine.console.console import Console
 from anabranch.engine.console.console_rows import LinesWanted, ProgressReport, StoredLines
 from anabranch.engine.console.console_writer import FULL, REFUSED_MAX, RUNS_AT_ONCE_MAX
 from anabranch.engine.console.lines import report_progress
-from anabranch.errors import DatabaseAway
+from anabranch.errors import DatabaseUnreachable
 from tests.engine.conftest import TENANT, Process
 from tests.engine.consoles import OTHER, RUN, Rows, Watcher, console_of, origin_of
 from tests.engine.drawing import drawn, node
@@ -124,7 +124,7 @@ async def test_standard_error_gets_lines_while_the_database_is_away() -> None:
     rows.is_away = True
     for text in ("first", "second"):
         origin_of(console).log.info(text)
-        with pytest.raises(DatabaseAway):
+        with pytest.raises(DatabaseUnreachable):
             await console._write_all()
     assert [json.loads(line)["text"] for line in stream.getvalue().splitlines()] == ["first", "second"]
     rows.is_away = False
@@ -143,7 +143,7 @@ async def test_lines_that_find_no_room_while_the_database_is_away_are_dropped_an
     rows.is_away = True
     for _ in range(2):
         _say(console, "x" * 100, CROWD[:10])
-        with pytest.raises(DatabaseAway):
+        with pytest.raises(DatabaseUnreachable):
             await console._write_all()
     rows.is_away = False
     with caplog.at_level(logging.WARNING, logger="anabranch.console"):
@@ -240,13 +240,13 @@ async def test_lines_of_a_function_are_stored_once_the_database_is_back() -> Non
 
     async def stored_sizes(instance_ids: Any) -> Any:
         if away[0]:
-            raise DatabaseAway("away")
+            raise DatabaseUnreachable("away")
         return await read(instance_ids)
 
     rows.stored_sizes = stored_sizes  # type: ignore[method-assign]
     function = origin_of(console, node_id="")
     function.log.info("first")
-    with pytest.raises(DatabaseAway):
+    with pytest.raises(DatabaseUnreachable):
         await console._write_all()
     function.log.info("second")
     away[0] = False

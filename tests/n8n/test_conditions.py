@@ -15,7 +15,7 @@ from anabranch.errors import TemplateError
 from anabranch.n8n.maps.condition_templates import (
     ConditionTemplate,
     Conversion,
-    OldCondition,
+    LegacyCondition,
     TypedCondition,
     old_template,
     typed_template,
@@ -189,7 +189,7 @@ def test_a_typed_condition_does_what_it_does_in_n8n(
 
 @pytest.mark.parametrize(("operation", "right", "given"), OLD)
 def test_a_condition_of_the_first_versions_does_what_it_does_in_n8n(operation: str, right: Any, given: str) -> None:
-    made = old_template(texts_of_an_item(), OldCondition("string", operation, "={{ $json.a }}", right))
+    made = old_template(texts_of_an_item(), LegacyCondition("string", operation, "={{ $json.a }}", right))
 
     assert made is not None
     assert "".join(outcome(made, value) for value in VALUES) == given
@@ -222,4 +222,4 @@ def test_what_templates_cannot_say_is_left_to_code(kind: str, operation: str, ri
      ("string", "equal", "={{ $json.b }}"), ("number", "larger", "5"), ("string", "startsWith", 5)],
 )  # fmt: skip
 def test_what_templates_cannot_say_of_the_first_versions_is_left_to_code(kind: str, operation: str, right: Any) -> None:
-    assert old_template(texts_of_an_item(), OldCondition(kind, operation, "={{ $json.a }}", right)) is None
+    assert old_template(texts_of_an_item(), LegacyCondition(kind, operation, "={{ $json.a }}", right)) is None

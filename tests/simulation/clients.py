@@ -19,7 +19,7 @@ from anabranch.engine.rules.shared.log_limit import LOG_TOO_LARGE
 from anabranch.errors import (
     ForkRefused,
     NotFound,
-    ParentHasMovedOn,
+    ParentNotWaiting,
     RetryRefused,
     RetryWouldRepeat,
     RunIsCompleted,
@@ -51,7 +51,7 @@ _OPEN = tuple(status for status in Status if not status.is_terminal)
 # What a retry or a fork may be refused for.
 REFUSALS = (
     ForkRefused,
-    ParentHasMovedOn,
+    ParentNotWaiting,
     RetryRefused,
     RetryWouldRepeat,
     RunIsCompleted,
@@ -207,7 +207,7 @@ class Client:
         """Let a run go on if it has ended badly; with its key that happens once, however often it is asked for."""
         self._count += 1
         options = RetryOptions(idempotency_key=f"{self._name}-retry-{self._count}")
-        with suppress(RunIsOpen, RunIsCompleted, RetryWouldRepeat, RetryRefused, ParentHasMovedOn):
+        with suppress(RunIsOpen, RunIsCompleted, RetryWouldRepeat, RetryRefused, ParentNotWaiting):
             await self._call(lambda s: s.retry_run(run, options, tenant_id=self.tenant_id, by="a client"))
             keys = [
                 row.payload.value.get("key")

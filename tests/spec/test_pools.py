@@ -11,7 +11,7 @@ from anabranch.engine.rules.events import SuspendReason
 from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.graph.pools import Needs
-from anabranch.engine.rules.shared.fitness import nobody_fits
+from anabranch.engine.rules.shared.unrunnable import nobody_fits
 from anabranch.handlers.registry import builtin_types
 from anabranch.handlers.spec import HandlerSpec, NodeTypeRegistry
 

@@ -11,7 +11,7 @@ from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.errors import StoreUnavailable
 from anabranch.run_requests import StartOptions
 from anabranch.telemetry import feed
-from anabranch.telemetry.feed import DRAWN, OTHER, FedRun, Histogram, Meters, Names
+from anabranch.telemetry.feed import DRAWN, OTHER, Histogram, MeasuredRun, Meters, ShownNames
 from tests.telemetry.conftest import Open
 from tests.telemetry.workflows import FLAKY, MANY, ORDER
 
@@ -275,7 +275,7 @@ def test_a_coded_workflow_cannot_stand_among_those_whose_names_are_hidden() -> N
 
 def test_workflows_past_the_limit_count_as_other_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "WORKFLOWS_MAX", 3)
-    counted = Meters(Names.ALL)
+    counted = Meters(ShownNames.ALL)
     for number in range(10):
         meter = counted.of(_head(f"workflow-{number}"))
         assert meter is not None
@@ -288,7 +288,7 @@ def test_workflows_past_the_limit_count_as_other_ones(monkeypatch: pytest.Monkey
 
 def test_events_past_the_limit_count_as_other_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "EVENTS_MAX", 2)
-    meter = Meters(Names.ALL).of(_head("any"))
+    meter = Meters(ShownNames.ALL).of(_head("any"))
     assert meter is not None
     for event in ("a", "b", "c", "d", "a"):
         meter.signalled(event)
@@ -307,7 +307,7 @@ def test_a_histogram_counts_what_is_on_a_bound_below_it() -> None:
 def _followed() -> int:
     """How many runs anything is known of."""
     gc.collect()
-    return sum(isinstance(each, FedRun) for each in gc.get_objects())
+    return sum(isinstance(each, MeasuredRun) for each in gc.get_objects())
 
 
 def _head(name: str, **fields: Any) -> InstanceHead:

@@ -15,7 +15,7 @@ from anabranch.triggers.schedules.occurrences import (
     BadTiming,
     Cron,
     Interval,
-    Missed,
+    MissedPolicy,
     Timing,
     check_timezone,
     due_occurrences,
@@ -103,15 +103,17 @@ HOURLY = Cron("0 * * * *", "UTC")
 NOON = at("2026-06-01T12:00")
 
 
-@pytest.mark.parametrize("missed", Missed)
-def test_an_occurrence_that_is_a_little_late_is_started_once(missed: Missed) -> None:
+@pytest.mark.parametrize("missed", MissedPolicy)
+def test_an_occurrence_that_is_a_little_late_is_started_once(missed: MissedPolicy) -> None:
     due = due_occurrences(HOURLY, next_at=NOON, now=NOON + 600, missed=missed, awake_since=NOON + 500)
     assert due.starts == (NOON,)
     assert due.following == NOON + HOUR
 
 
-@pytest.mark.parametrize(("missed", "hours"), [(Missed.SKIP, []), (Missed.ONE, [11]), (Missed.ALL, [8, 9, 10, 11])])
-def test_after_an_absence_the_policy_decides(missed: Missed, hours: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("missed", "hours"), [(MissedPolicy.SKIP, []), (MissedPolicy.ONE, [11]), (MissedPolicy.ALL, [8, 9, 10, 11])]
+)
+def test_after_an_absence_the_policy_decides(missed: MissedPolicy, hours: list[int]) -> None:
     now = NOON - 5 * MINUTE
     due = due_occurrences(HOURLY, next_at=at("2026-06-01T08:00"), now=now, missed=missed, awake_since=now)
     assert list(due.starts) == [at(f"2026-06-01T{hour:02}:00") for hour in hours]
@@ -119,14 +121,16 @@ def test_after_an_absence_the_policy_decides(missed: Missed, hours: list[int]) -
 
 
 def test_one_run_is_enough_where_another_is_on_time() -> None:
-    due = due_occurrences(HOURLY, next_at=NOON - 3 * HOUR, now=NOON + 1, missed=Missed.ONE, awake_since=NOON)
+    due = due_occurrences(HOURLY, next_at=NOON - 3 * HOUR, now=NOON + 1, missed=MissedPolicy.ONE, awake_since=NOON)
     assert due.starts == (NOON,)
 
 
 def test_who_was_hindered_tries_until_the_next_occurrence() -> None:
     awake_since = NOON - DAY
-    late = due_occurrences(HOURLY, next_at=NOON, now=NOON + 50 * MINUTE, missed=Missed.SKIP, awake_since=awake_since)
-    later = due_occurrences(HOURLY, next_at=NOON, now=NOON + HOUR, missed=Missed.SKIP, awake_since=awake_since)
+    late = due_occurrences(
+        HOURLY, next_at=NOON, now=NOON + 50 * MINUTE, missed=MissedPolicy.SKIP, awake_since=awake_since
+    )
+    later = due_occurrences(HOURLY, next_at=NOON, now=NOON + HOUR, missed=MissedPolicy.SKIP, awake_since=awake_since)
     assert late.starts == (NOON,), "somebody was there: it was hindered, not missed"
     assert later.starts == (NOON + HOUR,)
 
@@ -137,16 +141,16 @@ def test_who_was_hindered_tries_until_the_next_occurrence() -> None:
 def test_no_more_than_the_latest_thousand_are_made_up_for(timing: Timing) -> None:
     first = next_after(timing, at("2019-07-01"))
     assert first is not None
-    due = due_occurrences(timing, next_at=first, now=NOON, missed=Missed.ALL, awake_since=NOON)
+    due = due_occurrences(timing, next_at=first, now=NOON, missed=MissedPolicy.ALL, awake_since=NOON)
     assert len(due.starts) == MADE_UP_FOR_MAX
     assert next_after(timing, due.starts[-1]) == due.following, "the latest ones"
 
 
-@given(timing=CRONS | INTERVALS, since=MOMENTS, absence=st.integers(0, 3 * DAY), missed=st.sampled_from(Missed),
+@given(timing=CRONS | INTERVALS, since=MOMENTS, absence=st.integers(0, 3 * DAY), missed=st.sampled_from(MissedPolicy),
        awake=st.integers(0, 3 * DAY))  # fmt: skip
 @settings(max_examples=150, deadline=None)
 def test_what_is_started_are_occurrences_of_the_time_that_has_passed(
-    timing: Timing, since: int, absence: int, missed: Missed, awake: int
+    timing: Timing, since: int, absence: int, missed: MissedPolicy, awake: int
 ) -> None:
     next_at = next_after(timing, since)
     assert next_at is not None
@@ -157,11 +161,11 @@ def test_what_is_started_are_occurrences_of_the_time_that_has_passed(
     assert list(due.starts) == sorted(set(due.starts))
     assert all(next_at <= start <= now and next_after(timing, start - 1) == start for start in due.starts)
     late = [start for start in due.starts if now - start > ON_TIME_MS]
-    if missed is Missed.ALL:
+    if missed is MissedPolicy.ALL:
         assert all(
             next_after(timing, a) == b for a, b in zip(due.starts, [*due.starts[1:], due.following], strict=True)
         )
         assert len(due.starts) == MADE_UP_FOR_MAX or due.starts[0] == next_at
     else:
         assert len(late) <= 1 and (not late or due.starts == (late[0],))
-        assert missed is Missed.SKIP or due.starts, "one run at least"
+        assert missed is MissedPolicy.SKIP or due.starts, "one run at least"

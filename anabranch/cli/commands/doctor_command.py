@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import typer
 from pydantic import SecretStr
 
-from anabranch.cli import nearby
+from anabranch.cli import nearby_databases
 from anabranch.cli.options import AsJson, DatabaseOptions, DatabaseUrl
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.session import open_session
@@ -102,7 +102,7 @@ def _look_at(settings: Settings, *, is_chosen: bool) -> tuple[dict[str, Any], in
         # A person is waiting: a database that does not answer soon counts as unavailable.
         schema = migrations.current(settings.database_url, connect_wait_s=0)
         if schema is None and is_chosen:
-            hint = nearby.hint_for(settings.database_url)
+            hint = nearby_databases.hint_for(settings.database_url)
             raise DatabaseMissing(f"there is no database at {without_password(settings.database_url)}", hint=hint)
     except AnabranchError as refusal:
         database = {"reachable": False, "schema": None, "error": refusal.as_json()}
@@ -144,5 +144,5 @@ def _database_line(database: dict[str, Any]) -> str:
     if database["error"] is not None:
         return f"the database is unavailable: {database['error']['message']}\nhint: {database['error']['hint']}"
     if database["schema"] is None:
-        return f"there is no database yet. {nearby.HOW_TO_MAKE}"
+        return f"there is no database yet. {nearby_databases.HOW_TO_MAKE}"
     return f"the database is available; its schema is {database['schema']}"

@@ -49,7 +49,7 @@ family = typer.Typer(
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 100
 
-WithChildren = Annotated[
+ChildrenQuery = Annotated[
     bool, typer.Option("--children/--no-children", help="The runs that it awaits, too.", show_default=True)
 ]
 
@@ -339,7 +339,7 @@ def _print_status(instance_id: str, status: str, at: TargetOptions) -> None:
 
 
 @family.command("pause")
-def pause(instance_id: RunId, *, children: WithChildren = True, at: TargetOptions) -> None:
+def pause(instance_id: RunId, *, children: ChildrenQuery = True, at: TargetOptions) -> None:
     """Suspend a run until it is resumed; executions under way end."""
     target = open_target(at)
     status = target.ask(lambda gateway: gateway.pause_run(instance_id, children=children))
@@ -347,7 +347,7 @@ def pause(instance_id: RunId, *, children: WithChildren = True, at: TargetOption
 
 
 @family.command("resume")
-def resume(instance_id: RunId, *, children: WithChildren = True, at: TargetOptions) -> None:
+def resume(instance_id: RunId, *, children: ChildrenQuery = True, at: TargetOptions) -> None:
     """Resume a suspended run."""
     target = open_target(at)
     status = target.ask(lambda gateway: gateway.resume_run(instance_id, children=children))

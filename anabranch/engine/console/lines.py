@@ -109,7 +109,7 @@ present: ContextVar[LineOrigin | None] = ContextVar("present_origin", default=No
 """The attempt whose code is running in this context."""
 
 
-class _ListOnDemand:
+class _LazyList:
     """An attribute of a logger: a list that is created when something first reads it. Most loggers end before that."""
 
     def __set_name__(self, owner: type[ActivationLog], name: str) -> None:
@@ -160,8 +160,8 @@ class ActivationLog(logging.Logger):
     parent = _parent
     propagate = True
     disabled = False
-    handlers = cast("list[logging.Handler]", _ListOnDemand())
-    filters = cast("list[Any]", _ListOnDemand())
+    handlers = cast("list[logging.Handler]", _LazyList())
+    filters = cast("list[Any]", _LazyList())
     is_extended = False
     """Whether it may have handlers or filters of its own."""
     origin: LineOrigin

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from anabranch.engine.log_pages import pages_of
-from anabranch.engine.observe import News, Observers
+from anabranch.engine.observe import CommittedEvents, Observers
 from anabranch.engine.ownership.history_watch import suspend_for_lost_rows
 from anabranch.engine.ownership.owned import NAMES_SHOWN_MAX, OwnedInstance, OwnedInstances, StartResult, owner_of
 from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Clock, InstanceRow, Loaded, Store
@@ -304,7 +304,7 @@ class Reconciler:
         row = read.row
         # Observers here see the rows that they have not seen: a transition found written, an external write.
         if read.tail:
-            news = News(owned.instance_id, read.tail, row.status)
+            news = CommittedEvents(owned.instance_id, read.tail, row.status)
             if transition is not None and written:
                 news = replace(news, written=transition.events, owned=owned)
             self._observers.committed([news])

@@ -226,7 +226,7 @@ def _loop_opened(state: InstanceState, event: Event) -> None:
     _answered(state, activation.node, event)
     activation.phase = Phase.LOOPING
     activation.loop = LoopRun(read_items(event.payload), event.created_at)
-    _note_room(state, activation)
+    _note_capacity(state, activation)
 
 
 def _node_completed(state: InstanceState, event: Event) -> None:
@@ -303,7 +303,7 @@ def _open_scope(state: InstanceState, path: str) -> Scope:
     scope = Scope(path, owner.node.loop.body, parent, owner, scope_key.index)
     scope.bindings = owner.loop.bindings(scope_key.index)
     owner.loop.opened(scope_key.index, scope)
-    _note_room(state, owner)
+    _note_capacity(state, owner)
     state.scopes[path] = scope
     return scope
 
@@ -427,7 +427,7 @@ def _close_iteration(state: InstanceState, scope: Scope, loop: Activation) -> No
     del state.scopes[scope.path]
     assert loop.loop is not None
     loop.loop.closed(scope, state.context_of(scope, loop.context.facts))
-    _note_room(state, loop)
+    _note_capacity(state, loop)
 
 
 def _close_pass(state: InstanceState, owner: Activation, event: Event) -> bool:
@@ -446,7 +446,7 @@ def _close_pass(state: InstanceState, owner: Activation, event: Event) -> bool:
     return True
 
 
-def _note_room(state: InstanceState, loop: Activation) -> None:
+def _note_capacity(state: InstanceState, loop: Activation) -> None:
     """Note whether a loop could open another iteration; while it could, it is due."""
     assert loop.loop is not None and loop.node.loop is not None
     key = (loop.node.id, loop.scope.path)

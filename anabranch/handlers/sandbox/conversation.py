@@ -37,7 +37,7 @@ class ChildProcessEnded(Exception):
     """The child hung up before it gave an answer."""
 
 
-class ChildBroke(Exception):
+class ProtocolViolated(Exception):
     """The child sent what a sound child never sends."""
 
 
@@ -64,7 +64,7 @@ class Conversation:
     async def hold(self, limits: bytes, job: bytes, context: bytes) -> Mapping[str, Any]:
         """Send the job and serve the child until it answers: `{"result": …}` or `{"error": {…}}`.
 
-        Raises ChildEnded, ChildBroke, ValueUnfit.
+        Raises ChildEnded, ProtocolViolated, ValueUnfit.
         """
         try:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it may have left a last word
@@ -82,7 +82,7 @@ class Conversation:
         await self._read_until(wire.LENGTH.size)
         (length,) = wire.LENGTH.unpack_from(self._received)
         if length > wire.REPLY_BYTES_MAX:
-            raise ChildBroke("a frame over its limit")
+            raise ProtocolViolated("a frame over its limit")
         end = wire.LENGTH.size + length
         await self._read_until(end)
         body = bytes(self._received[wire.LENGTH.size : end])
@@ -108,7 +108,7 @@ class Conversation:
         except orjson.JSONDecodeError:
             if body.startswith(b'{"result":'):
                 raise ValueUnfit("text with a lone surrogate, or no JSON") from None
-            raise ChildBroke("a frame that is not JSON") from None
+            raise ProtocolViolated("a frame that is not JSON") from None
         match message:
             case {"result": _}:
                 return {"result": message["result"]}
@@ -119,7 +119,7 @@ class Conversation:
             case {"fetch": {"id": int(), "method": str(), "url": str(), "headers": dict(), "body": str() | None}}:
                 await self._take_fetch(message["fetch"])
             case _:
-                raise ChildBroke("a frame of no known form")
+                raise ProtocolViolated("a frame of no known form")
         # However fast it talks: the event loop has others to serve.
         await asyncio.sleep(0)
         return None

@@ -29,7 +29,7 @@ _DEATH_SECONDS_MAX = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
+class ChildExit:
     """How a child ended: its exit status (negative: the signal) and the processor time it used."""
 
     status: int
@@ -41,7 +41,7 @@ class Child:
     """A child of this pool."""
 
     process: ChildProcess
-    died: asyncio.Future[Death | None]
+    died: asyncio.Future[ChildExit | None]
     """None where the fork server was lost with it."""
 
 
@@ -116,7 +116,7 @@ class Pool:
             self._server.kill(child.process)
         child.process.connection.close()
 
-    async def bury(self, child: Child) -> Death | None:
+    async def bury(self, child: Child) -> ChildExit | None:
         """End a child, wait for its end, and return how it ended (None if unknown)."""
         self.dismiss(child)
         try:
@@ -196,7 +196,7 @@ class Pool:
                     self._idle.remove(child)
                     child.process.connection.close()
                 if not child.died.done():
-                    child.died.set_result(Death(message["status"], message["cpuMs"]))
+                    child.died.set_result(ChildExit(message["status"], message["cpuMs"]))
 
     def _lose(self, lost: ForkServerLost) -> None:
         server = self._server

@@ -23,9 +23,9 @@ from anabranch.errors import NodeFailure
 from anabranch.handlers.sandbox.checker import Checker
 from anabranch.handlers.sandbox.code_jobs import CodeJob, CodeProblem, LogLine, unavailable
 from anabranch.handlers.sandbox.concurrency_limiter import ConcurrencyLimiter
-from anabranch.handlers.sandbox.conversation import ChildBroke, ChildProcessEnded, Conversation, ValueUnfit
+from anabranch.handlers.sandbox.conversation import ChildProcessEnded, Conversation, ProtocolViolated, ValueUnfit
 from anabranch.handlers.sandbox.inside import sealed_wire as wire
-from anabranch.handlers.sandbox.pool import Child, Death, Pool
+from anabranch.handlers.sandbox.pool import Child, ChildExit, Pool
 from anabranch.handlers.sandbox.sealed_process import ForkServer, ForkServerLost
 from anabranch.handlers.types.http_port import HttpSender
 
@@ -202,7 +202,7 @@ class Sandbox:
         except ValueUnfit as unfit:
             message = f"the code returned {unfit}"
             raise _failure("VALUE_NOT_STORABLE", "ValueNotStorable", message) from None
-        except ChildBroke as broke:
+        except ProtocolViolated as broke:
             raise _died(f"its process sent {broke}") from None
         except ChildProcessEnded:
             return None
@@ -279,7 +279,7 @@ def _line_and_column(line: int, column: int) -> str:
     return f"line {line}, column {column}" if column else f"line {line}"
 
 
-def _of_death(death: Death | None, job: CodeJob) -> NodeFailure:
+def _of_death(death: ChildExit | None, job: CodeJob) -> NodeFailure:
     what = "the process that ran the code ended"
     if death is None:
         return _died(f"{what}, and its fork server with it")

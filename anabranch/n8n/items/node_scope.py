@@ -35,7 +35,7 @@ _STEP = re.compile(r"\.(?P<key>\w++)|\[(?P<index>\d++)\]")
 
 
 @dataclass(slots=True)
-class Surrounding:
+class MappedWorkflow:
     """The workflow around a node, as far as it is mapped."""
 
     graph: LinkGraph
@@ -61,7 +61,7 @@ class Surrounding:
 class NodeScope:
     """The names at one node."""
 
-    around: Surrounding
+    around: MappedWorkflow
     name: str
     feed: ItemFeed | None
     per_item: bool

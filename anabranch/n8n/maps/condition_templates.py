@@ -76,7 +76,7 @@ class TypedCondition:
 
 
 @dataclass(frozen=True, slots=True)
-class OldCondition:
+class LegacyCondition:
     """A condition of the first versions."""
 
     kind: str
@@ -275,7 +275,7 @@ _WAYS: Mapping[str, Callable[[TypedCondition, Conversion, _Value, _Value], str |
 # -- the first versions -----------------------------------------------------------------------
 
 
-def old_template(texts: Texts, one: OldCondition) -> ConditionTemplate | None:
+def old_template(texts: Texts, one: LegacyCondition) -> ConditionTemplate | None:
     """A condition of the first versions as a template: they convert nothing but dates."""
     alone = one.operation in ("isEmpty", "isNotEmpty")
     left, right = _Value(texts, one.left), _Value(texts, None if alone else one.right)
@@ -286,7 +286,7 @@ def old_template(texts: Texts, one: OldCondition) -> ConditionTemplate | None:
     return None if text is None else ConditionTemplate(text, fails, left.expressions + right.expressions)
 
 
-def _of_old(one: OldCondition, left: _Value, right: _Value) -> str | None:
+def _of_old(one: LegacyCondition, left: _Value, right: _Value) -> str | None:
     if one.operation in ("isEmpty", "isNotEmpty"):
         return f"{_or_null(left)} {'in' if one.operation == 'isEmpty' else 'not in'} ['', none, [], {{}}]"
     if one.operation in ("equal", "notEqual"):

@@ -17,7 +17,7 @@ from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps.condition_templates import (
     ConditionTemplate,
     Conversion,
-    OldCondition,
+    LegacyCondition,
     TypedCondition,
     old_template,
     typed_template,
@@ -96,7 +96,7 @@ def condition_of(job: MappingJob, texts: Texts) -> str:
         return "true"
     combine = job.fixed("combineOperation", default=job.fixed("combineConditions", default="all"))
     listed = [
-        OldCondition(kind, operation_of(each, first), each.get("value1", empty), each.get("value2", empty))
+        LegacyCondition(kind, operation_of(each, first), each.get("value1", empty), each.get("value2", empty))
         for kind, (first, empty) in OLD.items()
         for each in written.get(kind) or ()
         if isinstance(each, dict)
@@ -130,7 +130,7 @@ _NEVER_FAIL = frozenset({"larger", "largerEqual", "smaller", "smallerEqual", "eq
 _READS_ITEM = re.compile(r"\$\(|\$node\b|\$items\b|\$item\b")
 
 
-def old_test(texts: Texts, listed: Sequence[OldCondition], *, any_of: bool) -> TestedConditions:
+def old_test(texts: Texts, listed: Sequence[LegacyCondition], *, any_of: bool) -> TestedConditions:
     """Conditions of the first versions, of whose values n8n converts dates alone."""
     for each in listed:
         if each.kind not in OLD or each.operation not in _OLD_OPERATIONS:

@@ -10,7 +10,7 @@ from typing import Any
 from anabranch.n8n.expressions import translate
 from anabranch.n8n.javascript import prelude
 from anabranch.n8n.job import MappingJob, NotMapped
-from anabranch.n8n.maps import going_on
+from anabranch.n8n.maps import continue_on_fail
 from anabranch.n8n.maps.credentials import put_header, renewed_at, renewing, sent_as, service_account, signing
 from anabranch.n8n.maps.pagination import DELAY_MS_MAX, begin_pages, end_pages, pagination_of
 from anabranch.n8n.maps.programs import ANSWERS
@@ -36,7 +36,7 @@ def http(job: MappingJob) -> None:
     if not new and _has_no_type_for_files(job):
         job.always_fails('Sending binary data needs the option "Body Content Type" RAW/CUSTOM or FORM-DATA/MULTIPART')
         return
-    feed, texts = going_on.begin(job), job.texts()
+    feed, texts = continue_on_fail.begin(job), job.texts()
     config: dict[str, Any] = {"url": _url(job, texts)}
     method = job.option("method" if new else "requestMethod", default="GET")
     if isinstance(method, str) and method.startswith("="):
@@ -74,7 +74,7 @@ def http(job: MappingJob) -> None:
     before = feed.as_list().files if files else None
     head = f"const answers = {listed}, as = {json.dumps(answer)}, before = {before.js if before else '[]'} ?? [];\n"
     head = f"{prelude('buffer')}{prelude('files')}\n{head}" if files else head
-    going_on.end(job, ANSWERS, head=head, files=files, loop=loop)
+    continue_on_fail.end(job, ANSWERS, head=head, files=files, loop=loop)
     named = next(node for node in job.nodes if node["id"] == job.node_id)
     named["name"] = f"{job.node.name}: items"
 

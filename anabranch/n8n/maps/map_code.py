@@ -10,7 +10,7 @@ from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.js_code import VARIABLES, ZONES, item_code, items_code
 from anabranch.n8n.js_reading import absent_in, reads_files, with_named_nodes, without_pause
 from anabranch.n8n.kept_data import each_code, keeping_code, kept_name, made_code, static_scopes
-from anabranch.n8n.maps import going_on
+from anabranch.n8n.maps import continue_on_fail
 from anabranch.n8n.maps.rules import maps
 from anabranch.n8n.python_code import is_valid, names_of_nodes, python_absent, python_program, variables_in
 from anabranch.n8n.refs import INDEX, ITEM, PairedByCode, Ref, variable
@@ -68,7 +68,7 @@ def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
     if reads or (job.around.reads_files and not each and job.error_way == "stop" and job.needed_feed().files):
         _javascript_of_files(job, source, each=each, reads=reads)
         return
-    feed = going_on.begin(job) if each else job.needed_feed()
+    feed = continue_on_fail.begin(job) if each else job.needed_feed()
     names = job.around.code_names(job, source, per_item=each and feed.many)
     goes_on = job.error_way != "stop"
     if each:
@@ -78,7 +78,7 @@ def _javascript(job: MappingJob, source: str, *, each: bool) -> None:
         job.add("javascript", {"code": code}, suffix="each" if goes_on or leaves_out else "", each=feed,
                 **job.attempts(), **job.on_error())  # fmt: skip
         if goes_on:
-            going_on.end_of_each(job, leaves_out=leaves_out)
+            continue_on_fail.end_of_each(job, leaves_out=leaves_out)
         elif leaves_out:
             _leave_what_is_there(job)
         else:
@@ -196,7 +196,7 @@ def _leave_all(job: MappingJob, pairing: PairedByCode | str | None = None) -> No
         return
     job.takes_list = True
     before = variable(job.nodes[-1]["id"])
-    going_on.end(job, "results.forEach(item => put(item, -1));", head=f"const results = {before.js} ?? [];\n",
+    continue_on_fail.end(job, "results.forEach(item => put(item, -1));", head=f"const results = {before.js} ?? [];\n",
                  whole=True)  # fmt: skip
 
 
@@ -206,7 +206,7 @@ def _python(job: MappingJob, source: str, *, each: bool) -> None:
         return
     if (absent := python_absent(source)) is not None:
         raise NotMapped(f"its code uses {absent}")
-    feed = going_on.begin(job) if each else job.needed_feed()
+    feed = continue_on_fail.begin(job) if each else job.needed_feed()
     if feed.value.python is None:
         raise NotMapped(_NOT_FOR_PYTHON)
     each = each and feed.many
@@ -221,7 +221,7 @@ def _python(job: MappingJob, source: str, *, each: bool) -> None:
     if each and goes_on:
         code = python_program(source, items, nodes, each=True, variables=kept)
         job.add("python", {"code": code}, suffix="each", each=feed, **job.attempts(), **job.on_error())
-        going_on.end_of_each(job)
+        continue_on_fail.end_of_each(job)
         return
     pairs = not each and job.node.name in job.around.paired and job.error_way != "apart"
     code = python_program(source, items, nodes, each=each, catches=goes_on, pairs=pairs, variables=kept)

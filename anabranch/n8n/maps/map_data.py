@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.n8n.job import MappingJob, NotMapped
-from anabranch.n8n.maps import going_on
+from anabranch.n8n.maps import continue_on_fail
 from anabranch.n8n.maps.list_programs import PATHS, RENAME, SET_WITHIN
 from anabranch.n8n.maps.programs import (
     GET,
@@ -36,7 +36,7 @@ _DEEP_NAME = re.compile(r'"[^".\[]*+[.\[][^"]*+"\s*+:')
 @maps("set", becomes="set")
 def set_(job: MappingJob) -> None:
     """`set`, all its versions: fields with values, beside those of the item or in their place."""
-    feed, texts = going_on.begin(job), job.texts()
+    feed, texts = continue_on_fail.begin(job), job.texts()
     dots = job.option("options", "dotNotation", default=True) is not False
     if job.fixed("mode", default="manual") == "raw":
         config: dict[str, Any] = {"values": raw_fields(job, texts)}
@@ -72,7 +72,7 @@ def set_(job: MappingJob) -> None:
         job.leave(files=feed.files if _keeps_files(job, config) else no_files(many=feed.many))
         return
     job.add("set", config, suffix="fields", each=feed, **job.on_error())
-    going_on.end_of_each(job)
+    continue_on_fail.end_of_each(job)
 
 
 def _keeps_files(job: MappingJob, config: Mapping[str, Any]) -> bool:

@@ -8,8 +8,8 @@ from typing import Any
 
 from anabranch.n8n.graph import loop_output
 from anabranch.n8n.job import MappingJob, NotMapped
-from anabranch.n8n.maps import going_on
-from anabranch.n8n.maps.condition_templates import OldCondition
+from anabranch.n8n.maps import continue_on_fail
+from anabranch.n8n.maps.condition_templates import LegacyCondition
 from anabranch.n8n.maps.conditions import OLD, TestedConditions, condition_of, old_test, one_of, operation_of, typed
 from anabranch.n8n.maps.map_triggers import request_item
 from anabranch.n8n.maps.programs import LISTED_RESULTS
@@ -222,7 +222,7 @@ def _switch_rules(job: MappingJob) -> tuple[list[tuple[int, TestedConditions]], 
             output = len(names) - 1
         operation = operation_of(rule, "smaller" if kind == "number" else "equal")
         _, empty = OLD.get(kind, ("", ""))
-        test = OldCondition(kind, operation, job.option("value1", default=empty), rule.get("value2", empty))
+        test = LegacyCondition(kind, operation, job.option("value1", default=empty), rule.get("value2", empty))
         rules.append((output, old_test(texts, [test], any_of=False)))
     fallback = job.fixed("fallbackOutput", default=-1)
     return rules, fallback if isinstance(fallback, int) and fallback >= 0 else None
@@ -399,7 +399,7 @@ def call(job: MappingJob) -> None:
     """`executeWorkflow`: starts another workflow, with all items or once for each."""
     workflow = _called_workflow(job)
     each = job.fixed("mode", default="once") == "each"
-    feed = going_on.begin(job) if each else job.needed_feed()
+    feed = continue_on_fail.begin(job) if each else job.needed_feed()
     mapping = job.option("workflowInputs", "value")
     if isinstance(mapping, dict) and mapping:
         values = job.texts().value({key: value for key, value in mapping.items() if value is not None})
@@ -421,7 +421,7 @@ def call(job: MappingJob) -> None:
     child = variable(job.nodes[-1]["id"])
     if goes_on and waits:
         job.takes_list = True
-        going_on.end(job, LISTED_RESULTS, head=f"const results = {child.js} ?? [];\n", whole=not each)
+        continue_on_fail.end(job, LISTED_RESULTS, head=f"const results = {child.js} ?? [];\n", whole=not each)
         return
     if not waits:
         job.passes()

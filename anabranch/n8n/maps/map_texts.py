@@ -11,7 +11,7 @@ from anabranch.n8n.dates import format_of
 from anabranch.n8n.expressions import translate
 from anabranch.n8n.javascript import prelude, xml_prelude
 from anabranch.n8n.job import MappingJob, NotMapped
-from anabranch.n8n.maps import going_on
+from anabranch.n8n.maps import continue_on_fail
 from anabranch.n8n.maps.map_data import item_of, put_at
 from anabranch.n8n.maps.programs import HTML_ITEMS, HTML_MADE, HTML_RESULTS, XML_READ, XML_WRITTEN
 from anabranch.n8n.maps.rules import maps
@@ -36,7 +36,7 @@ def html(job: MappingJob) -> None:
         return
     if operation != "extractHtmlContent":
         raise NotMapped("it makes a table")
-    feed = going_on.begin(job)
+    feed = continue_on_fail.begin(job)
     name = str(job.fixed("dataPropertyName", default="data"))
     if job.fixed("sourceData", default="json") == "json":
         source = _field_of_item(job, feed, name)
@@ -58,7 +58,7 @@ def html(job: MappingJob) -> None:
     listed = f"{found.js} ?? []" if feed.many else f"[{found.js}]"
     head = f"const found = {listed}, options = {json.dumps(options)};\n{HTML_ITEMS}\n"
     if job.error_way != "stop":
-        going_on.end(job, HTML_RESULTS, head=head)
+        continue_on_fail.end(job, HTML_RESULTS, head=head)
         return
     job.add("javascript", {"code": head + HTML_MADE}, retry={"maxAttempts": 1})
     made = variable(job.node_id)

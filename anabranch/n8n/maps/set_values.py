@@ -14,7 +14,7 @@ from typing import Any
 
 from anabranch.n8n.expressions import translate
 from anabranch.n8n.job import MappingJob, NotMapped
-from anabranch.n8n.phrases import NeverBegins, NeverValid, Phrase, Untranslatable
+from anabranch.n8n.phrases import InvalidExpression, NeverBegins, Phrase, Untranslatable
 from anabranch.n8n.refs import literal, quoted
 from anabranch.n8n.texts import LONG, Source, Texts, escaped, expression, js_of, split
 
@@ -103,7 +103,7 @@ def typed_value(job: MappingJob, texts: Texts, value: Any, kind: str) -> Any:
             return expression(f"({plain} | js_type({quoted(kind)})) | otherwise({plain})")
         try:
             return _converted(texts, value, kind)
-        except (NeverValid, NotMapped):
+        except (InvalidExpression, NotMapped):
             return texts.value(value)
     if isinstance(value, str) and value.startswith("=") and kind.endswith("string") and "{{" not in value:
         return escaped(value[1:])
@@ -159,7 +159,7 @@ def _converted(texts: Texts, value: Any, kind: str) -> Any:
                 read = json.loads(value) if isinstance(value, str) else value
                 if isinstance(read, list if kind == "array" else dict) or (kind == "object" and read is None):
                     return texts.value(read)
-                raise NeverValid(f"a field expects a {kind} but we got '{str(value)[:80]}'")
+                raise InvalidExpression(f"a field expects a {kind} but we got '{str(value)[:80]}'")
             case "string" if isinstance(value, bool):
                 return str(value).lower()
             case "string" if isinstance(value, float) and value.is_integer() and abs(value) < _EXPONENT_FROM:
@@ -167,10 +167,10 @@ def _converted(texts: Texts, value: Any, kind: str) -> Any:
             case "string" if not isinstance(value, str):
                 return escaped(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
             case "boolean" if not isinstance(value, bool):
-                raise NeverValid(f"a field expects a {kind} but we got '{str(value)[:80]}'")
+                raise InvalidExpression(f"a field expects a {kind} but we got '{str(value)[:80]}'")
     except (ValueError, KeyError, RecursionError):
         if isinstance(value, str) and kind in ("number", "array", "object"):
-            raise NeverValid(f"a field expects a {kind} but we got '{value[:80]}'") from None
+            raise InvalidExpression(f"a field expects a {kind} but we got '{value[:80]}'") from None
         raise NotMapped(f"a value is not of the type {kind}") from None
     return texts.value(value)
 

@@ -27,7 +27,7 @@ _FILES_MAX = 64
 _STATM = Path("/proc/self/statm")
 
 
-class Memory(Protocol):
+class MemoryLimiter(Protocol):
     """Sets how much memory a driver may use."""
 
     def limit_connecting(self) -> None:

@@ -19,9 +19,9 @@ import orjson
 
 from anabranch.errors import NodeFailure
 from anabranch.queries.answers import Collector
-from anabranch.queries.drivers.memory import Memory
+from anabranch.queries.drivers.memory import MemoryLimiter
 from anabranch.queries.drivers.orders import DatabaseTarget, Order
-from anabranch.queries.drivers.own import OWN_DATABASE, OWN_TABLES
+from anabranch.queries.drivers.own_database import OWN_DATABASE, OWN_TABLES
 from anabranch.queries.drivers.serve import Send, Started
 from anabranch.queries.parameters import Bound, Document
 from anabranch.queries.query_faults import failed, not_allowed, source_refused, timed_out, too_powerful, unreachable
@@ -67,7 +67,7 @@ _COLUMNS = re.compile(r"\([^)]*\)")
 class MysqlDriver:
     """A connection for each query; resetting a used one costs more."""
 
-    def __init__(self, target: DatabaseTarget, memory: Memory) -> None:
+    def __init__(self, target: DatabaseTarget, memory: MemoryLimiter) -> None:
         self._target = target
         self._memory = memory
 

@@ -22,10 +22,10 @@ from psycopg.types.json import Jsonb
 
 from anabranch.errors import NodeFailure
 from anabranch.queries.answers import Collector
-from anabranch.queries.drivers.memory import Memory
+from anabranch.queries.drivers.memory import MemoryLimiter
 from anabranch.queries.drivers.node_values import NODE_LOADERS
 from anabranch.queries.drivers.orders import DatabaseTarget, Order
-from anabranch.queries.drivers.own import OWN_DATABASE, OWN_TABLES
+from anabranch.queries.drivers.own_database import OWN_DATABASE, OWN_TABLES
 from anabranch.queries.drivers.serve import Send, Started
 from anabranch.queries.parameters import Bound, Document
 from anabranch.queries.query_faults import (
@@ -96,7 +96,9 @@ _NO_MEMORY = ("out of memory", "cannot allocate memory")
 class PostgresqlDriver:
     """A connection, for one query after the other of one source."""
 
-    def __init__(self, target: DatabaseTarget, memory: Memory, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, target: DatabaseTarget, memory: MemoryLimiter, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._target = target
         self._memory = memory
         self._clock = clock

@@ -19,9 +19,9 @@ import orjson
 
 from anabranch.errors import NodeFailure
 from anabranch.queries.answers import Collector
-from anabranch.queries.drivers.memory import TEMPORARY_FILE_BYTES, Memory, limit_files
+from anabranch.queries.drivers.memory import TEMPORARY_FILE_BYTES, MemoryLimiter, limit_files
 from anabranch.queries.drivers.orders import DatabaseTarget, Order
-from anabranch.queries.drivers.own import OWN_DATABASE, OWN_TABLES
+from anabranch.queries.drivers.own_database import OWN_DATABASE, OWN_TABLES
 from anabranch.queries.drivers.serve import Send, Started
 from anabranch.queries.parameters import Bound, Document
 from anabranch.queries.query_faults import failed, not_allowed, source_refused, timed_out, too_large, unreachable
@@ -55,7 +55,7 @@ _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sq
 class SqliteDriver:
     """Opens the file for each query: that costs less than making sure of an open one."""
 
-    def __init__(self, target: DatabaseTarget, memory: Memory) -> None:
+    def __init__(self, target: DatabaseTarget, memory: MemoryLimiter) -> None:
         self._path = target.path
         self._timeout_ms = target.connect_timeout_ms
         self._deadline = float("inf")

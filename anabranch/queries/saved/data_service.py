@@ -19,7 +19,7 @@ from anabranch.queries.engine import QueryEngine
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.limits import STATEMENT_TIMEOUT_MS, STATEMENT_TIMEOUT_MS_MAX
 from anabranch.queries.parameters import ParametersRefused, declaration_of, read_parameters
-from anabranch.queries.query_faults import TooPowerful
+from anabranch.queries.query_faults import RoleTooPowerful
 from anabranch.queries.saved.saved_queries import DataQuery, DataSource, SavedQueries, SavedSource
 from anabranch.queries.sources import LocalPaths, ReadyUrl, ServerSource, SqliteSource, read_source
 from anabranch.queries.statement import StatementRefused, read_statement
@@ -126,7 +126,7 @@ class DataService:
         """Check a source; returns what is not known. Raises SourceTooPowerful, InvalidRequest for our own database."""
         try:
             await self.queries.check_source(url, source)
-        except TooPowerful as refusal:
+        except RoleTooPowerful as refusal:
             detail = {"code": refusal.code, "pointer": "/url", "message": refusal.what}
             raise SourceTooPowerful(refusal.what, hint=refusal.hint, details=[detail]) from None
         except NodeFailure as failure:

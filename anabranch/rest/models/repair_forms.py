@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.events import Status, SuspendReason
-from anabranch.engine.rules.repair.fork_plan import Because
+from anabranch.engine.rules.repair.fork_plan import ExecutionReason
 from anabranch.rest.models.base import RequestModel, ResponseModel
 from anabranch.rest.models.run_forms import RunStateModel
 from anabranch.run_requests import WHOLE_NUMBER_MAX
@@ -108,7 +108,7 @@ class ForkRuns(ResponseModel):
 
     nodeID: str
     scope: str
-    because: Because
+    because: ExecutionReason
     effect: Effect = Field(description="Side effects: none, a first time, or repeated.")
     path: str | None = Field(None, description="Of INPUT_CHANGED: where, `/url` of the config or `ctx.NAME`.")
     before: Any = Field(None, description="What it was there; of a long value `{truncated, bytes}`.")

@@ -77,7 +77,7 @@ class RunPage(Page):
     test: bool = Field(False, description="The test runs instead of the others.")
 
 
-class WithChildren(Query):
+class ChildrenQuery(Query):
     """Whether this also applies to the runs below."""
 
     children: bool = Field(True, description="`false`: child runs that it awaits are not changed.")
@@ -566,7 +566,7 @@ class AsOf(RequestModel):
     path: str | None = Field(None, min_length=1, description="The value of the context there, whole: `orders.0.total`.")
 
 
-class InScope(RequestModel):
+class ActivationInScope(RequestModel):
     """Which activation of a node is meant."""
 
     scope: str = Field("", description='The path of loop iterations, `each[3]`; "" at the root.')

@@ -64,7 +64,7 @@ class NodeTypeList(ResponseModel):
     templateFilters: list[TemplateFilter]
 
 
-class Alive(ResponseModel):
+class Liveness(ResponseModel):
     """This process answers."""
 
     status: Literal["ok"]
@@ -87,7 +87,7 @@ class Ready(ResponseModel):
     sandbox: ReadyPart
 
 
-class Me(ResponseModel):
+class CurrentKey(ResponseModel):
     """The key of this request."""
 
     keyID: str

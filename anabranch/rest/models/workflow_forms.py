@@ -30,19 +30,19 @@ class VersionPage(Page):
     )
 
 
-class OfVersion(Query):
+class VersionQuery(Query):
     """The version to read."""
 
     version: int | None = Field(None, ge=1, le=2**31 - 1, description="The newest if not given.")
 
 
-class Forced(Query):
+class DeletionQuery(Query):
     """Whether to delete although runs are open."""
 
     force: bool = Field(False, description="Cancel the open runs first.")
 
 
-class Saving(Query):
+class SaveQuery(Query):
     """How a document changes the newest version."""
 
     replace: bool = Field(

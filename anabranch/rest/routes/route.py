@@ -83,7 +83,7 @@ class Checked:
 Body: TypeAlias = type[BaseModel] | AnyJson | Checked | None
 
 
-class NoQuery(BaseModel, extra="forbid"):
+class EmptyQuery(BaseModel, extra="forbid"):
     """A route without query parameters."""
 
 
@@ -112,7 +112,7 @@ class Route:
     body: Body = None
     body_required: bool = True
     """False: without a body, `Call.body` is None."""
-    query: type[BaseModel] = NoQuery
+    query: type[BaseModel] = EmptyQuery
     open_query: str | None = None
     """The route itself reads query parameters with this prefix."""
     headers: Sequence[Header] = ()

@@ -25,10 +25,10 @@ from anabranch.keys.access import Role
 from anabranch.rest.bodies import one_problem
 from anabranch.rest.lists import page_of
 from anabranch.rest.models.run_forms import (
+    ActivationInScope,
     AsOf,
     ConsolePage,
     ConsoleQuery,
-    InScope,
     IterationPage,
     IterationQuery,
     LargeValueModel,
@@ -287,7 +287,7 @@ ROUTES = (
         "Read why a node has run, was skipped, or has not run yet.",
         Role.VIEWER,
         {200: WhyNode},
-        query=InScope,
+        query=ActivationInScope,
         errors=(RunTooLarge, TooManyPending),
     ),
     about_run("GET", "/graph", get_graph, "Read the graph that a run follows.", Role.VIEWER, {200: RunGraph}),

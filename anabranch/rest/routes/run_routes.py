@@ -36,6 +36,7 @@ from anabranch.rest.lists import page_of
 from anabranch.rest.models.base import Waiting
 from anabranch.rest.models.run_forms import (
     CancelRun,
+    ChildrenQuery,
     Deletion,
     Delivered,
     Rerun,
@@ -48,7 +49,6 @@ from anabranch.rest.models.run_forms import (
     StartedTestRun,
     StartRun,
     StartTestRun,
-    WithChildren,
 )
 from anabranch.rest.routes.route import AnyJson, Checked, Header, Reply, Route, RouteCall
 from anabranch.run_requests import StartOptions
@@ -173,7 +173,7 @@ async def cancel_run(call: RouteCall) -> Reply:
 
 async def pause_run(call: RouteCall) -> Reply:
     """Returns once SUSPENDED is committed; executions under way may end, and nothing else starts."""
-    query: WithChildren = call.query
+    query: ChildrenQuery = call.query
     instance_id = await run_id_of(call)
     status = await call.services.workflows.pause_run(
         instance_id, tenant_id=call.tenant_id, by=call.actor, children=query.children
@@ -183,7 +183,7 @@ async def pause_run(call: RouteCall) -> Reply:
 
 async def resume_run(call: RouteCall) -> Reply:
     """A run that is not SUSPENDED stays as it is."""
-    query: WithChildren = call.query
+    query: ChildrenQuery = call.query
     instance_id = await run_id_of(call)
     status = await call.services.workflows.resume_run(
         instance_id, tenant_id=call.tenant_id, by=call.actor, children=query.children
@@ -354,7 +354,7 @@ ROUTES = (
         "Suspend a run until it is resumed.",
         Role.OPERATOR,
         {200: RunStateModel},
-        query=WithChildren,
+        query=ChildrenQuery,
         errors=(RunIsTerminal,),
     ),
     about_run(
@@ -364,7 +364,7 @@ ROUTES = (
         "Resume a suspended run.",
         Role.OPERATOR,
         {200: RunStateModel},
-        query=WithChildren,
+        query=ChildrenQuery,
         errors=(RunIsTerminal,),
     ),
     about_run(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.keys.access import Role
-from anabranch.rest.models.system_forms import Alive, Me, NodeTypeList, Ready
+from anabranch.rest.models.system_forms import CurrentKey, Liveness, NodeTypeList, Ready
 from anabranch.rest.routes.route import PUBLIC, Reply, Route, RouteCall
 from anabranch.service.definitions.node_type_view import node_types_as_json
 
@@ -15,8 +15,8 @@ async def alive(call: RouteCall) -> Reply:
 
 async def ready(call: RouteCall) -> Reply:
     """200 if the process accepts work, 503 if not, with the state of each part."""
-    fitness = await call.services.readiness.look()
-    return Reply({"status": "ok" if fitness.ready else "unavailable", **fitness.parts}, 200 if fitness.ready else 503)
+    state = await call.services.readiness.look()
+    return Reply({"status": "ok" if state.ready else "unavailable", **state.parts}, 200 if state.ready else 503)
 
 
 async def list_node_types(call: RouteCall) -> Reply:
@@ -31,7 +31,7 @@ async def get_me(call: RouteCall) -> Reply:
 
 
 HEALTH = (
-    Route("GET", "/healthz", alive, "Is this process alive?", PUBLIC, {200: Alive}, tag="process"),
+    Route("GET", "/healthz", alive, "Is this process alive?", PUBLIC, {200: Liveness}, tag="process"),
     Route(
         "GET", "/readyz", ready, "Whether this process accepts work.", PUBLIC, {200: Ready, 503: Ready}, tag="process"
     ),
@@ -42,5 +42,5 @@ ROUTES = (
     *HEALTH,
     Route("GET", "/v1/node-types", list_node_types, "List the node types.", Role.VIEWER, {200: NodeTypeList},
           tag="workflows"),
-    Route("GET", "/v1/me", get_me, "Read the caller's key.", Role.VIEWER, {200: Me}, tag="access"),
+    Route("GET", "/v1/me", get_me, "Read the caller's key.", Role.VIEWER, {200: CurrentKey}, tag="access"),
 )  # fmt: skip

@@ -46,9 +46,9 @@ class DataReport:
 
     def add(self, found: Sequence[DataFinding]) -> None:
         """Add findings, up to the limit."""
-        room = max(0, FINDINGS_MAX - len(self.findings))
-        self.findings += found[:room]
-        self.omitted += max(0, len(found) - room)
+        left = max(0, FINDINGS_MAX - len(self.findings))
+        self.findings += found[:left]
+        self.omitted += max(0, len(found) - left)
 
     def as_json(self) -> dict[str, Any]:
         """As it is printed."""

@@ -12,7 +12,7 @@ from anabranch.dead_letters.dead_letters import DeadLetter
 from anabranch.deferred import deferred
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.plans import PlanCache
-from anabranch.engine.pool_worker import Elsewhere
+from anabranch.engine.pool_worker import RemoteExecution
 from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot, InstanceState
@@ -58,7 +58,7 @@ class Explanations:
         plans: PlanCache,
         checks: Checks,
         *,
-        elsewhere: Elsewhere | None = None,
+        elsewhere: RemoteExecution | None = None,
         dead_letters_of: Callable[[str], Awaitable[Sequence[DeadLetter]]] | None = None,
     ) -> None:
         """`elsewhere` knows the jobs of executors, if there is a broker; `dead_letters_of` reads those of a run."""

@@ -22,7 +22,7 @@ from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.values import check_key, checked_payload
 from anabranch.engine.store.sql.families import cancel_reason
 from anabranch.errors import (
-    ParentHasMovedOn,
+    ParentNotWaiting,
     RetryRefused,
     RetryWouldRepeat,
     RunIsCompleted,
@@ -108,7 +108,7 @@ class RetryVerbs(RunVerbs):
 
         Returns what is executed again: `{instanceID, status, generation, redo, children, deadlineAt, warnings,
         dryRun}`. Raises NotFound, InvalidInput, InvalidRequest, RunIsCompleted, RunIsOpen, RetryWouldRepeat,
-        ParentHasMovedOn, RetryRefused, RunTooLarge, StoreUnavailable.
+        ParentNotWaiting, RetryRefused, RunTooLarge, StoreUnavailable.
         """
         checked_payload(options.reason, "the reason")
         if options.idempotency_key is not None:
@@ -243,7 +243,7 @@ class RetryVerbs(RunVerbs):
         return None
 
     async def _awaited_by(self, head: InstanceHead, *, detach: bool) -> tuple[str, str, str] | None:
-        """The parent and its activation that awaits this run; None if there is none. Raises ParentHasMovedOn."""
+        """The parent and its activation that awaits this run; None if there is none. Raises ParentNotWaiting."""
         if head.parent_id is None or not head.parent_waits:
             return None
         parent = await self._store.get_instance(head.parent_id)
@@ -261,8 +261,8 @@ class RetryVerbs(RunVerbs):
             parent = above
         message = f"run {head.parent_id} does not wait for run {head.instance_id} any more"
         if parent.status not in (Status.FAILED, Status.CANCELLED):
-            raise ParentHasMovedOn(message, hint="Retry it with `detach`: it continues, and no run gets its result.")
-        raise ParentHasMovedOn(f"{message}; retry run {parent.head.instance_id}")
+            raise ParentNotWaiting(message, hint="Retry it with `detach`: it continues, and no run gets its result.")
+        raise ParentNotWaiting(f"{message}; retry run {parent.head.instance_id}")
 
     async def _has_ended(self, row: InstanceRow, node_id: str, scope: str) -> bool:
         found = await self._store.read_activations(

@@ -51,9 +51,9 @@ from anabranch.engine.rules.shared.blame import (
     judged,
     may_join,
 )
-from anabranch.engine.rules.shared.fitness import deadline_passed_unfit, nobody_fits
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.shared.run_state import SIGNALS_KEPT_MAX
+from anabranch.engine.rules.shared.unrunnable import deadline_passed_unfit, nobody_fits
 from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.store.sql.families import cancel_reason, cancelled_children, woken_parents

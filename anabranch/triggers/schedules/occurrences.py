@@ -49,7 +49,7 @@ class BadTiming(ValueError):
         self.field = field
 
 
-class Missed(StrEnum):
+class MissedPolicy(StrEnum):
     """The policy for missed occurrences."""
 
     SKIP = "skip"
@@ -99,20 +99,20 @@ def next_after(timing: Timing, at: int) -> int | None:
     return next(_occurrences(timing, after=at), None)
 
 
-def due_occurrences(timing: Timing, *, next_at: int, now: int, missed: Missed, awake_since: int) -> Due:
+def due_occurrences(timing: Timing, *, next_at: int, now: int, missed: MissedPolicy, awake_since: int) -> Due:
     """The occurrences to start from `next_at` to now, for a scheduler that has looked since `awake_since`.
 
     On time is what is at most `ON_TIME_MS` late, and the latest of all if we were awake at its time: that one was
     delayed, and is retried until the next one is due. The others were missed. Raises BadTiming.
     """
     few = ON_TIME_MS // EVERY_MS_MIN + 1
-    count = MADE_UP_FOR_MAX if missed is Missed.ALL else few
+    count = MADE_UP_FOR_MAX if missed is MissedPolicy.ALL else few
     latest = _latest(timing, since=next_at, until=now, count=count)
     following = next_after(timing, now)
-    if missed is Missed.ALL or not latest:
+    if missed is MissedPolicy.ALL or not latest:
         return Due(tuple(latest), following)
     starts = [at for at in latest if now - at <= ON_TIME_MS]
-    if not starts and (missed is Missed.ONE or latest[-1] >= awake_since):
+    if not starts and (missed is MissedPolicy.ONE or latest[-1] >= awake_since):
         starts = latest[-1:]
     return Due(tuple(starts), following)
 

@@ -15,7 +15,14 @@ from anabranch.engine.rules.values import checked_payload
 from anabranch.errors import InvalidInput
 from anabranch.run_requests import StartedRun
 from anabranch.service.documents import Problem, check_fields, check_name
-from anabranch.triggers.schedules.occurrences import EVERY_MS_MIN, BadTiming, Cron, Missed, check_timezone, next_after
+from anabranch.triggers.schedules.occurrences import (
+    EVERY_MS_MIN,
+    BadTiming,
+    Cron,
+    MissedPolicy,
+    check_timezone,
+    next_after,
+)
 from anabranch.triggers.schedules.saved_schedules import Schedule
 
 DEFAULT_TIMEZONE = "UTC"
@@ -75,7 +82,7 @@ def read_schedule(document: Any) -> tuple[ParsedSchedule, list[Problem]]:
         timezone=reader.text("timezone") or DEFAULT_TIMEZONE,
         every_ms=reader.every_ms(),
         input_=reader.input(),
-        missed=reader.choice("missed", tuple(Missed)) or Missed.ONE.value,
+        missed=reader.choice("missed", tuple(MissedPolicy)) or MissedPolicy.ONE.value,
         enabled=reader.enabled(),
     )
     reader.check_timing(wish)

@@ -19,7 +19,7 @@ from anabranch.engine.ports import Clock
 from anabranch.engine.rules.instants import to_iso
 from anabranch.errors import AnabranchError, InvalidRequest, StoreUnavailable
 from anabranch.run_requests import StartOptions
-from anabranch.triggers.schedules.occurrences import BadTiming, Cron, Interval, Missed, Timing, due_occurrences
+from anabranch.triggers.schedules.occurrences import BadTiming, Cron, Interval, MissedPolicy, Timing, due_occurrences
 from anabranch.triggers.schedules.saved_schedules import SavedSchedules, Schedule
 from anabranch.triggers.starting import REFUSED_FOR_GOOD, Starter
 
@@ -99,7 +99,7 @@ class Scheduler(Poller):
                     timing_of(schedule),
                     next_at=schedule.next_at,
                     now=now,
-                    missed=Missed(schedule.missed),
+                    missed=MissedPolicy(schedule.missed),
                     awake_since=awake_since,
                 )
             except BadTiming as problem:  # a time zone that this machine does not know: another one may

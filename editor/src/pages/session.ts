@@ -7,14 +7,14 @@ import { askOtherTabs, currentKey, keepKey, tellSignedOut } from "../api/key";
 import { Live } from "../api/live";
 import { announce } from "../ui/toasts";
 
-type Role = Schemas["Me"]["role"];
+type Role = Schemas["CurrentKey"]["role"];
 
 interface Session {
   /** Null until it is known whether there is a key. */
   state: "beginning" | "signedOut" | "signedIn";
   /** Why the person has to sign in again. */
   reason: string | null;
-  me: Schemas["Me"] | null;
+  me: Schemas["CurrentKey"] | null;
   live: Live | null;
   /** Does the server answer? */
   online: boolean;
@@ -102,7 +102,7 @@ function retryMe(): void {
   }, RETRY_MS);
 }
 
-function enter(me: Schemas["Me"] | null): void {
+function enter(me: Schemas["CurrentKey"] | null): void {
   useSession.getState().live?.close();
   // The server says no to a key that was revoked, but also while it shuts down: REST tells which.
   const ask = () => void call("get_me").catch(() => undefined);

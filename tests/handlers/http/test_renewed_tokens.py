@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from anabranch.engine.store.opening import dialect_of
 from anabranch.engine.store.sql.store import SqlStore
-from anabranch.errors import DatabaseAway, NodeFailure, SecretKeyMissing, StoreUnavailable
+from anabranch.errors import DatabaseUnreachable, NodeFailure, SecretKeyMissing, StoreUnavailable
 from anabranch.handlers import NodeTypeRegistry, Services, builtin_types
 from anabranch.handlers.types.http import token_cache
 from anabranch.secrets import renewed_table
@@ -120,7 +120,7 @@ class Away(RenewedTable):
     async def keep(self, tenant_id: str, grant_id: str, version: int, sealed: bytes) -> None:
         if self.away:
             self.away -= 1
-            raise DatabaseAway("of this address")
+            raise DatabaseUnreachable("of this address")
         await super().keep(tenant_id, grant_id, version, sealed)
 
 

@@ -28,7 +28,7 @@ from anabranch.engine.rules.payloads import (
     signal_taken,
 )
 from anabranch.engine.rules.repair.fork_plan import (
-    Because,
+    ExecutionReason,
     ForkCut,
     ForkPlan,
     RecordedRun,
@@ -93,7 +93,7 @@ class _CodedFork:
                 self._read_left_out(event)
             else:
                 self._read(event)
-        self._because: dict[ActivationKey, Because | None] = {}
+        self._because: dict[ActivationKey, ExecutionReason | None] = {}
         """Of the steps that do not go along; None: they follow one that does not."""
 
     def made(self, given: Payload) -> ForkPlan:
@@ -169,22 +169,22 @@ class _CodedFork:
         for step in steps:
             ending = step.ending
             if ending is not None and ending.type is EventType.NODE_SKIPPED and ending.seq > first_delivered:
-                self._because.setdefault(step.key, Because.NOT_ENDED)
+                self._because.setdefault(step.key, ExecutionReason.NOT_ENDED)
 
-    def _why_not(self, step: _Recorded, causes: frozenset[ActivationKey] | None) -> Because | None:
+    def _why_not(self, step: _Recorded, causes: frozenset[ActivationKey] | None) -> ExecutionReason | None:
         ending, cut = step.ending, self._cut
         if ending is None:
-            return Because.NOT_ENDED
+            return ExecutionReason.NOT_ENDED
         if ending.seq > self._last:
-            return Because.AFTER_CUT
+            return ExecutionReason.AFTER_CUT
         if (step.key[0], None) in cut.chosen or step.key in cut.chosen:
-            return Because.CHOSEN
+            return ExecutionReason.CHOSEN
         if ending.type is not EventType.NODE_FAILED:
             return None
         is_cause = step.attempt == self._attempt if causes is None else step.key in causes
         # After a reopening a handled failure is one of the attempt that follows, too: this no row could say here.
         was_reopened = ending.seq < self._reopened_seq
-        return Because.FAILED if cut.redo_failed or is_cause or was_reopened else None
+        return ExecutionReason.FAILED if cut.redo_failed or is_cause or was_reopened else None
 
     def _causes(self) -> frozenset[ActivationKey] | None:
         """The steps that the run had failed with by the cut, or the last attempt of its function, if that is not called

@@ -51,7 +51,7 @@ SHOWN_BYTES_MAX = 4_096
 _WAITS = frozenset({"delay", "waitForEvent", CALLBACK_TYPE})
 
 
-class Because(StrEnum):
+class ExecutionReason(StrEnum):
     """Why an activation is executed in the new run."""
 
     NOT_ENDED = "NOT_ENDED"
@@ -241,26 +241,26 @@ class _Fork:
         """Why this activation cannot reuse the recorded result; None if it can."""
         node, was = activation.node, self._source_plan.node_at(*old)
         if was is None or (ending is None and old not in self._dispatched and self._cut.seq is None):
-            return {"because": Because.NEW}
+            return {"because": ExecutionReason.NEW}
         if ending is None or ending.type is EventType.NODE_SKIPPED:
             return {"because": self._not_ended(old)}
         if (old[0], None) in self._cut.chosen or old in self._cut.chosen:
-            return {"because": Because.CHOSEN}
+            return {"because": ExecutionReason.CHOSEN}
         failed = ending.type is EventType.NODE_FAILED
         if failed and (self._cut.redo_failed or (ending.next_handle is None and self._ended_run(old))):
-            return {"because": Because.FAILED}
+            return {"because": ExecutionReason.FAILED}
         exits = node.exits
         handle_is_gone = not failed and ending.next_handle is not None and ending.next_handle not in exits
         if was.type != node.type or handle_is_gone or not json_equal(dict(was.config), dict(node.config)):
-            return {"because": Because.CONFIG_CHANGED}
+            return {"because": ExecutionReason.CONFIG_CHANGED}
         if node.type == DATA_QUERY_TYPE and self._query_changed(node, old):
-            return {"because": Because.QUERY_CHANGED}
+            return {"because": ExecutionReason.QUERY_CHANGED}
         before = self._contexts.get(old)
         changed = None if before is None else changed_input(node, before, activation.context)
         if changed is None:
             return None
         shown = {"before": shown_value(changed.before), "after": shown_value(changed.after)}
-        return {"because": Because.INPUT_CHANGED, "path": changed.path, **shown}
+        return {"because": ExecutionReason.INPUT_CHANGED, "path": changed.path, **shown}
 
     def _query_changed(self, node: PlanNode, old: ActivationKey) -> bool:
         """May the recorded run have seen the query, or its source, otherwise?"""
@@ -270,14 +270,14 @@ class _Fork:
         since = self._cut.queries[key]
         return since is None or since >= self._dispatched[old].created_at
 
-    def _not_ended(self, old: ActivationKey) -> Because:
+    def _not_ended(self, old: ActivationKey) -> ExecutionReason:
         if self._cut.seq is None:
-            return Because.NOT_ENDED
+            return ExecutionReason.NOT_ENDED
         later = any(
             event.type in ENDINGS and (event.node_id, event.scope) == old and event.seq > self._cut.seq
             for event in self._source.log
         )
-        return Because.AFTER_CUT if later else Because.NOT_ENDED
+        return ExecutionReason.AFTER_CUT if later else ExecutionReason.NOT_ENDED
 
     def _ended_run(self, old: ActivationKey) -> bool:
         """Whether it is the failure that ended the recorded run."""
@@ -293,7 +293,7 @@ class _Fork:
         plan.reuse = [entry_of(key, seq=seq) for key, seq in self._reused.items()]
         plan.secrets = sorted(self._secrets)
         for key, activation in state.running.items():
-            why = self._why.get(key, {"because": Because.NOT_ENDED})
+            why = self._why.get(key, {"because": ExecutionReason.NOT_ENDED})
             plan.run.append(entry_of(key, **why, effect=self._effect(activation.node, self._old_key(key))))
         dispatched = self._old_keys(EventType.NODE_DISPATCHED)
         skipped = self._old_keys(EventType.NODE_SKIPPED)
@@ -362,7 +362,7 @@ def _as_in(node: PlanNode, old: ActivationKey) -> PlanNode:
 
 def entry_of(key: ActivationKey, **further: Any) -> dict[str, Any]:
     """An activation in a plan, plain JSON."""
-    plain = {name: each.value if isinstance(each, Because) else each for name, each in further.items()}
+    plain = {name: each.value if isinstance(each, ExecutionReason) else each for name, each in further.items()}
     return {"nodeID": key[0], "scope": key[1], **plain}
 
 

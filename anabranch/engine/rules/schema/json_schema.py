@@ -17,7 +17,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from anabranch.engine.rules.graph.problems import pointer_to
-from anabranch.engine.rules.schema.keywords import STEPS_MAX, BoundedKeywords, TooMuchWork
+from anabranch.engine.rules.schema.keywords import STEPS_MAX, BoundedKeywords, CheckTooLong
 from anabranch.engine.rules.schema.patterns import Pattern
 
 # 20 problems of one value: more are rarely independent.
@@ -70,7 +70,7 @@ class ValueSchema:
             found.append(("", f"the schema refers to something that is not in it: {refusal}"[:MESSAGE_MAX]))
         except RecursionError:
             found.append(("", "the schema refers to itself without end"))
-        except TooMuchWork:
+        except CheckTooLong:
             return None
         return found
 

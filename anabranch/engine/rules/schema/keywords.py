@@ -69,7 +69,7 @@ Errors = Iterator[ValidationError]
 Keyword = Callable[[Any, Any, Any, Any], Errors | None]
 
 
-class TooMuchWork(Exception):
+class CheckTooLong(Exception):
     """Checking this value under this schema takes more than `STEPS_MAX` steps."""
 
 
@@ -103,7 +103,7 @@ class BoundedKeywords:
         weight, parts_per_step = _WEIGHTS.get(name, 1), _WALKING.get(name)
 
         def check(validator: Any, wanted: Any, value: Any, schema: Any) -> Errors:
-            """The errors of a keyword; its steps count against the budget. Raises TooMuchWork once the budget is
+            """The errors of a keyword; its steps count against the budget. Raises CheckTooLong once the budget is
             spent."""
             self._spend(weight + (len(wanted) // PARTS_PER_STEP if isinstance(wanted, (list, dict)) else 0))
             if parts_per_step is not None and isinstance(value, (list, dict)):
@@ -126,7 +126,7 @@ class BoundedKeywords:
     def _spend(self, steps: int) -> None:
         self._steps_left -= steps
         if self._steps_left < 0:
-            raise TooMuchWork
+            raise CheckTooLong
 
     def _pattern(self, validator: Any, wanted: str, value: Any, schema: Any) -> Errors:
         if not isinstance(value, str):

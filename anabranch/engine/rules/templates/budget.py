@@ -40,7 +40,7 @@ class Refused(Exception):
     """An expression is invalid or too expensive; the template adds which one."""
 
 
-class TooMuch(Refused):
+class BudgetExceeded(Refused):
     """An expression costs more, or its result is larger, than is allowed: no fallback takes its place."""
 
 
@@ -68,7 +68,7 @@ class TemplateBudget:
         """Pay for touching this many bytes of JSON. Raises Refused once the budget is gone."""
         self.spent += units
         if self.spent > self.limit:
-            raise TooMuch(f"it processes more than {self.limit} bytes of data; prepare them in an earlier node")
+            raise BudgetExceeded(f"it processes more than {self.limit} bytes of data; prepare them in an earlier node")
 
     def note(self, other: TemplateBudget) -> None:
         """Add the cost of a template with its own budget; this refuses nothing."""
@@ -121,7 +121,7 @@ Evaluate: TypeAlias = Callable[[Mapping[str, Any], TemplateBudget], Any]
 def check_size(size: int) -> None:
     """Refuse a result of more than `RESULT_BYTES_MAX` characters or bytes."""
     if size > RESULT_BYTES_MAX:
-        raise TooMuch(f"its result is larger than {RESULT_BYTES_MAX} bytes")
+        raise BudgetExceeded(f"its result is larger than {RESULT_BYTES_MAX} bytes")
 
 
 def encode(value: Any) -> bytes:

@@ -15,11 +15,11 @@ from jinja2 import Environment, TemplateSyntaxError, nodes
 from jinja2.parser import Parser
 
 from anabranch.engine.rules.templates.budget import (
+    BudgetExceeded,
     Evaluate,
     Refused,
     SecretMisplaced,
     TemplateBudget,
-    TooMuch,
     check_number,
     check_size,
     look_up,
@@ -381,7 +381,7 @@ def _otherwise(inner: Evaluate, positional: Sequence[Evaluate], named: Mapping[s
             return inner(ctx, work)
         except TemplatePathMissing:
             return fallback(ctx, work)
-        except (TooMuch, SecretMisplaced):
+        except (BudgetExceeded, SecretMisplaced):
             raise
         except Refused:
             return fallback(ctx, work)

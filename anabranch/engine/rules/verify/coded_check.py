@@ -19,7 +19,7 @@ from anabranch.engine.rules.payloads import (
 from anabranch.engine.rules.shared.left_out import Ranges
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.verify.finding import FindingCode
-from anabranch.engine.rules.verify.run_check import Account, RunCheck
+from anabranch.engine.rules.verify.run_check import CheckedActivation, RunCheck
 
 _TIMER_PREFIX = "@"
 
@@ -50,7 +50,7 @@ class CodedCheck(RunCheck):
         key = (event.node_id, event.scope)
         if event.type is EventType.NODE_FAILED and key not in self.open:
             self._first_row(event, key)
-            self.open[key] = Account(key, event.attempt, event)
+            self.open[key] = CheckedActivation(key, event.attempt, event)
 
     def begin(self, event: Event) -> None:
         """Take INPUT_SET."""
@@ -112,7 +112,7 @@ class CodedCheck(RunCheck):
         if self._was_reopened and account is not None and event.attempt == self._attempt:
             self._was_reopened = account.is_retrying = False
 
-    def _function_failed(self, event: Event, account: Account) -> None:
+    def _function_failed(self, event: Event, account: CheckedActivation) -> None:
         """Another attempt is due: by the workflow's retry, or, if the run is suspended, at once on resume."""
         if event.seq <= self.copied_to:  # by another version's retry, and with the jitter of another run
             self.attempt_failed(event, account, attempts_max=None, earliest=None)
@@ -136,7 +136,7 @@ class CodedCheck(RunCheck):
 
     def _function_dispatched(self, event: Event) -> None:
         if self.dispatched(event) is None:
-            self.open[FUNCTION_KEY] = Account(FUNCTION_KEY, event.attempt, event)
+            self.open[FUNCTION_KEY] = CheckedActivation(FUNCTION_KEY, event.attempt, event)
         self._attempt, self._is_running, self._was_reopened = event.attempt, True, False
 
     # -- steps ----------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class CodedCheck(RunCheck):
             )
         if event.type is EventType.NODE_DISPATCHED:
             if self.dispatched(event) is None:
-                self.open.setdefault(key, Account(key, event.attempt, event))
+                self.open.setdefault(key, CheckedActivation(key, event.attempt, event))
             self._is_running = self._is_running or self._attempt > 0
             return
         account = self.answered(event, may_be_first=is_new)
@@ -179,7 +179,7 @@ class CodedCheck(RunCheck):
                 FindingCode.DISPATCH_EARLY, event, f"'{event.node_id}' follows row {latest}, which comes after it"
             )
 
-    def _end(self, event: Event, account: Account) -> None:
+    def _end(self, event: Event, account: CheckedActivation) -> None:
         if event.type is EventType.NODE_COMPLETED and account.is_waiting:
             self.check_wait_over(event, account)
         self.close(event, account)

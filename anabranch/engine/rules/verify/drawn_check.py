@@ -34,7 +34,7 @@ from anabranch.engine.rules.verify.checked_scopes import (
     region_failure_handle,
 )
 from anabranch.engine.rules.verify.finding import FindingCode
-from anabranch.engine.rules.verify.run_check import Account, RunCheck
+from anabranch.engine.rules.verify.run_check import CheckedActivation, RunCheck
 
 _DELAY_TYPE = "delay"
 _WAIT_TYPE = "waitForEvent"
@@ -155,7 +155,7 @@ class DrawnCheck(RunCheck):
                 verdicts = "are not all decided" if readiness is CheckedReadiness.OPEN else "are all dead"
                 self.note(code, event, f"'{node.id}' is dispatched while its incoming edges {verdicts}")
         scope.dispatched.add(node.id)
-        self.open[key] = Account(key, event.attempt, event, event.created_at)
+        self.open[key] = CheckedActivation(key, event.attempt, event, event.created_at)
         if node.evaluate is not None:
             self._contexts[key] = self._context(node, scope, event)
             self._derived[key] = self._evaluate(node, self._contexts[key])
@@ -443,7 +443,7 @@ class DrawnCheck(RunCheck):
             self._owed[key] = CheckedReadiness.OPEN
 
     # -- what follows ---------------------------------------------------------------------
-    def _cause(self, event: Event) -> Account | None:
+    def _cause(self, event: Event) -> CheckedActivation | None:
         """Take a cause: everything that was due before it must have been written."""
         key = (event.node_id, event.scope)
         if self._owed.get(key) is CheckedReadiness.OPEN:

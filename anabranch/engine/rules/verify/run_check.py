@@ -43,7 +43,7 @@ _OWN_FAILURES = frozenset({"RECOVERY_LIMIT", LOG_TOO_LARGE})
 
 
 @dataclass(slots=True, eq=False)
-class Account:
+class CheckedActivation:
     """An open activation, as its rows describe it so far."""
 
     key: ActivationKey
@@ -76,7 +76,7 @@ class _Signals:
     kept: dict[int, KeptSignal] = field(default_factory=dict)
     promised: dict[int, ActivationKey] = field(default_factory=dict)
     taken_by: dict[int, ActivationKey] = field(default_factory=dict)
-    waits: dict[ActivationKey, Account] = field(default_factory=dict)
+    waits: dict[ActivationKey, CheckedActivation] = field(default_factory=dict)
     """Open waits without a signal, oldest first."""
     keys: set[str] = field(default_factory=set)
 
@@ -123,7 +123,7 @@ class RunCheck(ABC):
         self.has_started = False
         self.awaits_turn = False
         """It was reopened, and no worker has continued it yet."""
-        self.open: dict[ActivationKey, Account] = {}
+        self.open: dict[ActivationKey, CheckedActivation] = {}
         self.endings: dict[ActivationKey, Event] = {}
         self.copied_to = 0
         """The last row of those that a fork has begun with: they may be about other runs' children."""
@@ -220,7 +220,7 @@ class RunCheck(ABC):
         """Check that the run fails now, with this error of a node or function."""
 
     # -- attempts -------------------------------------------------------------------------
-    def dispatched(self, event: Event, *, begins_with: int = 1) -> Account | None:
+    def dispatched(self, event: Event, *, begins_with: int = 1) -> CheckedActivation | None:
         """Check a further attempt and return its activation; None for the first row of an activation, which the caller
         checks."""
         key = (event.node_id, event.scope)
@@ -253,7 +253,7 @@ class RunCheck(ABC):
             self.note(FindingCode.TIMER_EARLY, event, message)
         self.has_started = True
 
-    def _check_due(self, event: Event, account: Account) -> None:
+    def _check_due(self, event: Event, account: CheckedActivation) -> None:
         """Check a row that depends on a due time."""
         if account.due_at is not None and event.created_at < account.due_at:
             early_ms = account.due_at - event.created_at
@@ -263,7 +263,7 @@ class RunCheck(ABC):
             message = f"{event.type.value} of {_name(account.key)} is written while the run is suspended"
             self.note(FindingCode.FIRED_WHILE_SUSPENDED, event, message)
 
-    def answered(self, event: Event, *, may_be_first: bool = False) -> Account | None:
+    def answered(self, event: Event, *, may_be_first: bool = False) -> CheckedActivation | None:
         """The open activation that a row is about, and whose attempt it answers."""
         key = (event.node_id, event.scope)
         account = self.open.get(key)
@@ -278,7 +278,7 @@ class RunCheck(ABC):
                     FindingCode.RESULT_UNEXPECTED, event, f"{event.type.value} of {_name(key)}, which is not open"
                 )
                 return None
-            account = self.open[key] = Account(key, event.attempt, event)
+            account = self.open[key] = CheckedActivation(key, event.attempt, event)
         elif event.attempt != account.attempt:
             answers = f"{event.type.value} of attempt {event.attempt} of {_name(key)}"
             message = f"{answers} while attempt {account.attempt} is open"
@@ -288,7 +288,9 @@ class RunCheck(ABC):
             self.note(FindingCode.RESULT_UNEXPECTED, event, message)
         return account
 
-    def attempt_failed(self, event: Event, account: Account, *, attempts_max: int | None, earliest: int | None) -> None:
+    def attempt_failed(
+        self, event: Event, account: CheckedActivation, *, attempts_max: int | None, earliest: int | None
+    ) -> None:
         """Take NODE_ATTEMPT_FAILED: another attempt is due."""
         due_at = read_retry_time(event.payload)
         if attempts_max is not None and event.attempt - account.redone_after >= attempts_max:
@@ -302,7 +304,7 @@ class RunCheck(ABC):
         account.is_retrying, account.due_at, account.row = True, due_at, event
 
     # -- waits ----------------------------------------------------------------------------
-    def waiting(self, event: Event, account: Account) -> Waiting:
+    def waiting(self, event: Event, account: CheckedActivation) -> Waiting:
         """Take NODE_WAITING."""
         recorded = read_wait(event.payload)
         if isinstance(recorded, SignalTaken) and account.events is not None:
@@ -328,7 +330,7 @@ class RunCheck(ABC):
         account.row, account.is_waiting = event, True
         return recorded
 
-    def _open_wait(self, event: Event, account: Account, recorded: SignalAwaited) -> None:
+    def _open_wait(self, event: Event, account: CheckedActivation, recorded: SignalAwaited) -> None:
         account.events, account.names_event, account.due_at = recorded.events, recorded.names_event, recorded.due_at
         oldest = self._signals.oldest_for(recorded.events)
         taken = None if recorded.taken is None else recorded.taken.seq
@@ -353,7 +355,7 @@ class RunCheck(ABC):
         self._signals.arrived[event.seq] = signal
         self._signals.offer(signal)
 
-    def _take_signal(self, event: Event, account: Account, taken: SignalTaken) -> None:
+    def _take_signal(self, event: Event, account: CheckedActivation, taken: SignalTaken) -> None:
         signals, name = self._signals, _name(account.key)
         signal = signals.arrived.get(taken.seq)
         if signal is None or signal.event != taken.event:
@@ -383,7 +385,7 @@ class RunCheck(ABC):
         account.taken = signal
 
     # -- endings --------------------------------------------------------------------------
-    def close(self, event: Event, account: Account | None) -> None:
+    def close(self, event: Event, account: CheckedActivation | None) -> None:
         """Close the activation that ends with this row."""
         key = (event.node_id, event.scope)
         self.endings.setdefault(key, event)
@@ -391,7 +393,7 @@ class RunCheck(ABC):
         if account is not None and account.events is not None:
             self._signals.forget_wait(key)
 
-    def check_wait_over(self, event: Event, account: Account) -> None:
+    def check_wait_over(self, event: Event, account: CheckedActivation) -> None:
         """NODE_COMPLETED of an activation that waited: by its time, its signal or its child, and by nothing else."""
         name, handle = _name(account.key), event.next_handle or DEFAULT_HANDLE
         if account.delay is not None:

@@ -35,8 +35,8 @@ from anabranch.engine.store.schema import metadata, set_postgresql_options
 from anabranch.engine.store.sql.component import transaction
 from anabranch.engine.store.sql.dialect import (
     ENDS_SETTLE_MS,
+    ClaimedRow,
     Outages,
-    Taken,
     Written,
 )
 from anabranch.engine.store.sql.families import (
@@ -58,7 +58,7 @@ from anabranch.engine.store.sql.rows import (
     instance_row,
 )
 from anabranch.engine.store.value_table import keep_values, parts_of
-from anabranch.errors import DatabaseAway
+from anabranch.errors import DatabaseUnreachable
 from anabranch.triggers.failure_recording import record_failures
 
 log = logging.getLogger("anabranch.store")
@@ -295,9 +295,9 @@ class PostgresqlDialect:
             _driver(connection).sever()
 
     def check_writable(self, connection: Connection) -> None:
-        """A server that is read-only (a standby) accepts no commit. Raises DatabaseAway."""
+        """A server that is read-only (a standby) accepts no commit. Raises DatabaseUnreachable."""
         if connection.execute(statements.IS_READ_ONLY).scalar_one() == "on":
-            raise DatabaseAway(f"{self.target}: it is read-only")
+            raise DatabaseUnreachable(f"{self.target}: it is read-only")
 
     def ids(self, instance_ids: Sequence[str]) -> str:
         """Leaves out text that is not a UUID."""
@@ -310,8 +310,8 @@ class PostgresqlDialect:
     def line_of_history(self, connection: Connection) -> str | None:
         """The cluster and its timeline, which each promotion and each restore to a point in time raises.
 
-        A server that does not tell (some that only speak PostgreSQL's protocol) has one line. Raises DatabaseAway on a
-        standby: what it becomes is not known yet.
+        A server that does not tell (some that only speak PostgreSQL's protocol) has one line. Raises DatabaseUnreachable
+        on a standby: what it becomes is not known yet.
         """
         if not self._has_lines:
             return None
@@ -326,9 +326,9 @@ class PostgresqlDialect:
                 raise
             self._has_lines = False
             log.warning("%s: failovers that lose commits are not noticed: %s", self.target, self.describe(error))
-            raise DatabaseAway(self.describe(error)) from error
+            raise DatabaseUnreachable(self.describe(error)) from error
         if line is None:
-            raise DatabaseAway(f"{self.target}: it is a standby")
+            raise DatabaseUnreachable(f"{self.target}: it is a standby")
         connection.info[_LINE] = line
         return line
 
@@ -408,7 +408,7 @@ class PostgresqlDialect:
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
 
-    def claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
+    def claim(self, connection: Connection, wanted: ClaimRequest) -> list[ClaimedRow]:
         """One statement: locks due rows, skips rows locked by others, and takes the rest."""
         parameters = claim_parameters(wanted) | {"lease_ms": wanted.lease_ms}
         if wanted.parked is not None:
@@ -434,7 +434,7 @@ class PostgresqlDialect:
             alone=wanted.suspects.alone,
         )
         rows = connection.execute(statement, parameters)
-        return [Taken(*row) for row in rows]
+        return [ClaimedRow(*row) for row in rows]
 
     def append_external(self, connection: Connection, event: ExternalEvent, *, signals_max: int) -> InstanceRow | None:
         """One statement; an end locks parents and children, too, from the top."""

@@ -24,7 +24,7 @@ from anabranch.engine.store.postgresql.postgresql_connections import BoundedAsyn
 from anabranch.engine.store.sql.component import ATTEMPTS_MAX, verdict_on
 from anabranch.engine.store.sql.dialect import Dialect, Outages, Written
 from anabranch.engine.store.sql.families import failures
-from anabranch.errors import DatabaseAway
+from anabranch.errors import DatabaseUnreachable
 
 # 4 transitions and 64 kB of payloads: encoding more would block the event loop, and for more the way to a thread and
 # back hardly matters.
@@ -124,7 +124,7 @@ class PostgresqlSmallCommits:
             self._connection, self._cursor, self._outages_met = connection, cursor, outages
             if self._closing:
                 await self._disconnect()
-                raise DatabaseAway(f"{self._dialect.target}: the store has been stopped")
+                raise DatabaseUnreachable(f"{self._dialect.target}: the store has been stopped")
         return connection, cursor
 
     async def _disconnect(self) -> None:

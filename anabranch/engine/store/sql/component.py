@@ -23,7 +23,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from anabranch.engine.ports import Transition
 from anabranch.engine.store.sql.dialect import Dialect, Outages, SmallCommits, Written
 from anabranch.engine.store.sql.faults import DataRefused, DuplicateRefused, Fault, LocksHeld
-from anabranch.errors import DatabaseAway, StoreUnavailable
+from anabranch.errors import DatabaseUnreachable, StoreUnavailable
 
 # 5 attempts: batches are in id order, so a deadlock needs a statement of another program; five in a row mean an outage.
 ATTEMPTS_MAX = 5
@@ -125,7 +125,7 @@ class SqlComponent:
 
     def _started(self, threads: DatabaseThreads | None) -> DatabaseThreads:
         if threads is None:
-            raise DatabaseAway(f"{self.dialect.target}: the store is not started, or has been stopped")
+            raise DatabaseUnreachable(f"{self.dialect.target}: the store is not started, or has been stopped")
         return threads
 
 
@@ -218,7 +218,7 @@ class DatabaseThreads:
             return answer.result(patience_s)
         except TimeoutError:
             answer.cancel()
-            raise DatabaseAway(f"{self._dialect.target}: no answer within {patience_s:.1f} s") from None
+            raise DatabaseUnreachable(f"{self._dialect.target}: no answer within {patience_s:.1f} s") from None
 
     def ask_idle(self, look: Callable[[Connection], Answer]) -> Answer | None:
         """Take a look on the connection of the only thread, from another one; None if it is in use or to be replaced.
@@ -298,7 +298,7 @@ class DatabaseThreads:
             except SQLAlchemyError as error:
                 # Not an error of the database: the state of the connection is unknown.
                 self._close_own()
-                raise DatabaseAway(self._dialect.describe(error)) from error
+                raise DatabaseUnreachable(self._dialect.describe(error)) from error
 
     def _connection(self) -> Connection:
         connection: Connection | None = getattr(self._own, "connection", None)
@@ -361,7 +361,7 @@ def verdict_on(error: Exception, dialect: Dialect, *, attempts_left: int, may_be
     elif fault is Fault.LOCKED:
         raised = LocksHeld(dialect.describe(error))
     elif not attempts_left or (fault is Fault.UNAVAILABLE and not may_be_stale):
-        raised = DatabaseAway(dialect.describe(error))
+        raised = DatabaseUnreachable(dialect.describe(error))
     return ErrorVerdict(raised, is_lost=fault in (Fault.UNAVAILABLE, Fault.STALE))
 
 

@@ -38,7 +38,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ClaimedRow:
     """One row that a claim found. All of them are taken, unless one belongs to a lost worker: then none is."""
 
     instance_id: str
@@ -141,7 +141,7 @@ class Dialect(Protocol):
         """Wake the thread that waits on this connection, with an error. Thread-safe; does not wait."""
 
     def check_writable(self, connection: Connection) -> None:
-        """Return if a commit on this connection would succeed; raises DatabaseAway or the driver's error."""
+        """Return if a commit on this connection would succeed; raises DatabaseUnreachable or the driver's error."""
 
     def transaction(self, connection: Connection) -> AbstractContextManager[None]:
         """A transaction around several writing statements; uses an open one."""
@@ -176,7 +176,7 @@ class Dialect(Protocol):
     def commit(self, connection: Connection, transitions: Sequence[Transition]) -> Written:
         """Advance and create, in one transaction; `transitions` are in id order."""
 
-    def claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
+    def claim(self, connection: Connection, wanted: ClaimRequest) -> list[ClaimedRow]:
         """Raise the version of due instances and assign them to the worker, unless one belongs to a lost worker."""
 
     def append_external(self, connection: Connection, event: ExternalEvent, *, signals_max: int) -> InstanceRow | None:

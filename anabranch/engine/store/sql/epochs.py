@@ -17,7 +17,7 @@ from sqlalchemy import Connection, TextClause, text
 from anabranch.engine.ports import Epoch, Position
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store.sql.dialect import Dialect
-from anabranch.errors import DatabaseAway
+from anabranch.errors import DatabaseUnreachable
 
 log = logging.getLogger("anabranch.store")
 
@@ -58,7 +58,7 @@ class Epochs:
         """The epoch that began a lease ago or earlier."""
 
     def look(self, connection: Connection) -> Epoch | None:
-        """The present epoch, entered if it is new; None: the database does not tell. Raises DatabaseAway."""
+        """The present epoch, entered if it is new; None: the database does not tell. Raises DatabaseUnreachable."""
         line = self._line_of_history(connection)
         known = self._known
         if line is None or (known is not None and known[0] == line):
@@ -66,7 +66,7 @@ class Epochs:
         epoch = self._enter(connection, line, at_least=1 if known is None else known[1].number + 1)
         self._lines.add(line)
         if known is not None and epoch.number < known[1].number:
-            raise DatabaseAway(
+            raise DatabaseUnreachable(
                 f"{self._dialect.target}: it is in epoch {epoch.number}, and this process has already worked in epoch"
                 f" {known[1].number}: a server that was replaced answers"
             )
@@ -77,7 +77,7 @@ class Epochs:
         return epoch
 
     def is_settled(self, connection: Connection, *, lease_ms: int) -> bool:
-        """Whether runs may be taken over: not for a lease after a failover or a restore. Raises DatabaseAway."""
+        """Whether runs may be taken over: not for a lease after a failover or a restore. Raises DatabaseUnreachable."""
         epoch = self.look(connection)
         if epoch is None or epoch.number == 1 or epoch == self._settled:
             return True

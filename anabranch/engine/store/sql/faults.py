@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from anabranch.errors import DatabaseAway, ValueNotStorable
+from anabranch.errors import DatabaseUnreachable, ValueNotStorable
 
 
 class Fault(Enum):
@@ -36,5 +36,5 @@ class DuplicateRefused(DataRefused):
     """A unique index refused a row: nothing of the transaction was written."""
 
 
-class LocksHeld(DatabaseAway):
+class LocksHeld(DatabaseUnreachable):
     """Another session holds a required lock: nothing of the transaction was written."""

@@ -44,21 +44,21 @@ from anabranch.engine.rules.payloads import (
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.shared.run_state import SIGNALS_KEPT_MAX
 from anabranch.engine.rules.stimuli import SignalSent
-from anabranch.engine.store.sql import lapses, processes, statements
+from anabranch.engine.store.sql import lost_workers, processes, statements
 from anabranch.engine.store.sql.component import CommitProgress
 from anabranch.engine.store.sql.console_table import remove_console_of
 from anabranch.engine.store.sql.data_checks import DataChecks
 from anabranch.engine.store.sql.definitions import Definitions
-from anabranch.engine.store.sql.dialect import Dialect, Taken
+from anabranch.engine.store.sql.dialect import ClaimedRow, Dialect
 from anabranch.engine.store.sql.epochs import Epochs, positions_of
 from anabranch.engine.store.sql.faults import DataRefused, DuplicateRefused, LocksHeld
-from anabranch.engine.store.sql.letters_of_runs import remove_letters_of
 from anabranch.engine.store.sql.pauses import Pauses
 from anabranch.engine.store.sql.reading.reads import Reads, find_instance, is_uuid
 from anabranch.engine.store.sql.reading.run_reading import RunReader
 from anabranch.engine.store.sql.reopenings import Reopenings
 from anabranch.engine.store.sql.revision import check_revision
 from anabranch.engine.store.sql.rows import ExternalEvent
+from anabranch.engine.store.sql.run_dead_letters import remove_letters_of
 from anabranch.engine.store.sql.upkeep.purging import Purging
 from anabranch.engine.store.value_table import keep_values, remove_values_of
 from anabranch.errors import NotFound, StoreUnavailable, TooManySignals
@@ -209,7 +209,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
 
         Runs of lost workers are judged first; usually there are none.
         """
-        taken: list[Taken] = []
+        taken: list[ClaimedRow] = []
         for _ in range(LOOKS_MAX):
             taken = await self.write_without_waiting(partial(self._claim, wanted=wanted))
             lost = [one.instance_id for one in taken if one.lost_by is not None]
@@ -233,14 +233,14 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
             await self.fetch_values(divided)
         return loaded
 
-    def _claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
+    def _claim(self, connection: Connection, wanted: ClaimRequest) -> list[ClaimedRow]:
         if self._epochs is not None and not self._epochs.is_settled(connection, lease_ms=wanted.lease_ms):
             return []
         return self.dialect.claim(connection, wanted)
 
     async def _judge(self, wanted: ClaimRequest, lost: Sequence[str]) -> None:
         suspended = await self.write_without_waiting(
-            lambda connection: lapses.judge_lapsed(connection, self.dialect, wanted, lost)
+            lambda connection: lost_workers.judge_lapsed(connection, self.dialect, wanted, lost)
         )
         if self._notices is not None:
             for row in suspended:
@@ -249,14 +249,14 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
     async def report_worker(self, report: WorkerReport) -> ReportAnswer:
         """Store the report of a working process, replacing the previous one."""
         return await self.write_without_waiting(
-            lambda connection: lapses.report_worker(connection, self.dialect, report)
+            lambda connection: lost_workers.report_worker(connection, self.dialect, report)
         )
 
     async def suspend_unfit(self, *, overdue_ms: int, seen_ms: int, limit: int) -> int:
         """Suspend runs that have been due for this long and that no recently reporting worker can run; returns how
         many."""
         rows = await self.write(
-            lambda connection: lapses.suspend_unfit(
+            lambda connection: lost_workers.suspend_unfit(
                 connection, self.dialect, overdue_ms=overdue_ms, seen_ms=seen_ms, limit=limit
             )
         )
@@ -268,7 +268,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
     async def offer_refused(self, mine: WorkerCode, *, since: int, limit: int) -> int:
         """Make runs due that were suspended after `since` because of other code, or of another release."""
         due, resumed = await self.write(
-            lambda connection: lapses.offer_refused(connection, self.dialect, mine, since=since, limit=limit)
+            lambda connection: lost_workers.offer_refused(connection, self.dialect, mine, since=since, limit=limit)
         )
         if self._notices is not None:
             for row in resumed:
@@ -279,7 +279,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
 
     async def forget_worker(self, worker_id: str) -> None:
         """Remove the report of a process that has handed over everything."""
-        await self.write_without_waiting(lambda connection: lapses.forget_worker(connection, worker_id))
+        await self.write_without_waiting(lambda connection: lost_workers.forget_worker(connection, worker_id))
 
     async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:
         """Extend these leases to `lease_ms` from the store's now; returns the extended ones. Does not raise versions.

@@ -28,8 +28,8 @@ from anabranch.engine.rules.run_filter import WantedInput
 from anabranch.engine.store.sql.component import transaction
 from anabranch.engine.store.sql.dialect import (
     ENDS_SETTLE_MS,
+    ClaimedRow,
     Outages,
-    Taken,
     Written,
 )
 from anabranch.engine.store.sql.faults import DataRefused, Fault
@@ -207,7 +207,7 @@ class SqliteDialect:
         except sqlite3.Error as error:
             raise DBAPIError.instance(_BEGIN, None, error, sqlite3.Error) from error
 
-    def claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
+    def claim(self, connection: Connection, wanted: ClaimRequest) -> list[ClaimedRow]:
         """Reads and takes due instances under the write lock."""
         with self.transaction(connection):
             now = self.now(connection)
@@ -229,11 +229,11 @@ class SqliteDialect:
                 # As pairs, not as an object: SQLite would interpret a tenant's name as a JSON path.
                 parameters |= {"capacities": orjson.dumps(list(wanted.capacities.of.items())).decode()}
             suspects = one_list(connection, statements.suspects(**due, alone=wanted.suspects.alone), **parameters)
-            found = [Taken(instance_id, None, company) for instance_id, company in suspects]
+            found = [ClaimedRow(instance_id, None, company) for instance_id, company in suspects]
             if not any(company == 1 for _, company in suspects):
                 capacity = {} if wanted.capacities is None else {"capacity": wanted.capacities.each}
                 free = one_list(connection, statements.claimable(**due), **parameters, **capacity)
-                found += [Taken(*row) for row in free]
+                found += [ClaimedRow(*row) for row in free]
             if found and not any(one.lost_by for one in found):
                 ids = self.ids([one.instance_id for one in found])
                 lease = {"worker_id": wanted.worker_id, "available_at": now + wanted.lease_ms}

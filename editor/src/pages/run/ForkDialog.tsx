@@ -27,7 +27,7 @@ const LISTED_MAX = 20;
 /** The longest wait that one question takes. */
 const WAIT = "20s";
 
-const BECAUSE: Readonly<Record<Schemas["Because"], string>> = {
+const BECAUSE: Readonly<Record<Schemas["ExecutionReason"], string>> = {
   NOT_ENDED: "it had not ended",
   CHOSEN: "you chose it",
   AFTER_CUT: "it comes after",

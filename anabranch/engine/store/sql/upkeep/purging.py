@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from anabranch.audit.audit_recording import record_audit_event
 from anabranch.engine.rules.events import Status
-from anabranch.engine.store.sql.letters_of_runs import remove_letters_of
+from anabranch.engine.store.sql.run_dead_letters import remove_letters_of
 from anabranch.engine.store.sql.upkeep import upkeep_statements as statements
 from anabranch.engine.store.sql.upkeep.upkeep import Upkeep
 from anabranch.engine.store.value_table import remove_values_of

@@ -23,8 +23,8 @@ from anabranch.engine.rules.events import EventType, Status, SuspendReason
 from anabranch.engine.rules.graph.pools import Needs, are_served
 from anabranch.engine.rules.payloads import RunResumed, RunSuspended, read_suspension
 from anabranch.engine.rules.shared.blame import EXECUTING_UNKNOWN, Blame, Judgement, crashed, judged
-from anabranch.engine.rules.shared.fitness import deadline_passed_unfit, nobody_fits
 from anabranch.engine.rules.shared.log_limit import UNLIMITED_LOG
+from anabranch.engine.rules.shared.unrunnable import deadline_passed_unfit, nobody_fits
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.store.schema import IS_OPEN, IS_REFUSED
 from anabranch.engine.store.sql.dialect import Dialect

@@ -18,7 +18,7 @@ import typer
 from typer.main import get_command
 
 
-class CommandsOnDemand(UserDict[str, Any]):
+class LazyCommands(UserDict[str, Any]):
     """A mapping name → command, from name → `module:attribute`; each command is loaded once."""
 
     def __getitem__(self, name: str) -> Any:

@@ -310,7 +310,7 @@ class PostgresqlDialect:
     def line_of_history(self, connection: Connection) -> str | None:
         """The cluster and its timeline, which each promotion and each restore to a point in time raises.
 
-        A server that does not tell (some that only speak PostgreSQL's protocol) has one line. Raises DatabaseUnreachable
+        A server that cannot say it (some only speak PostgreSQL's protocol) has one line. Raises DatabaseUnreachable
         on a standby: what it becomes is not known yet.
         """
         if not self._has_lines:

@@ -26,10 +26,10 @@ from anabranch.engine.loop_watch import LoopWatch
 from anabranch.engine.observe import Observers, StoreNews
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.ownership.external_changes import ExternalChanges
-from anabranch.engine.ownership.gates import Gates
 from anabranch.engine.ownership.handover import Handover
 from anabranch.engine.ownership.history_watch import HistoryWatch
 from anabranch.engine.ownership.leases import Leases
+from anabranch.engine.ownership.pause_watch import PauseWatch
 from anabranch.engine.ownership.recovery import Recovery
 from anabranch.engine.ownership.worker_reports import WorkerReports
 from anabranch.engine.plans import KnownCode, PlanCache
@@ -101,7 +101,7 @@ class Engine:
         self._leases = Leases(store=store, orchestrator=self.orchestrator, clock=self.clock, lease_ms=options.lease_ms)
         self.loop_watch = self._new_loop_watch()
         self._reports = self._new_reports(digests)
-        self.gates = Gates(store=store, orchestrator=self.orchestrator)
+        self.pause_watch = PauseWatch(store=store, orchestrator=self.orchestrator)
         self._external = self._new_external_changes(watch)
         self.hints = self._new_hints(line, watch, target)
         """Hints from and to other processes (`ChangeHints`)."""
@@ -129,7 +129,7 @@ class Engine:
             await self._tasks.start()
             await self._reports.start()
             await self._leases.start()
-            await self.gates.look()
+            await self.pause_watch.look()
             await self._external.start()
             await self.recovery.start()
             await self.housekeeping.start()
@@ -171,7 +171,7 @@ class Engine:
     async def pauses_changed(self) -> None:
         """A pause was added or removed here: act on it, and tell the others. Raises StoreUnavailable."""
         self.hints.send_pauses_changed()
-        await self.gates.look()
+        await self.pause_watch.look()
 
     def _new_task_worker(self, elsewhere: RemoteExecution | None, **parts: Any) -> TaskWorker:
         return task_worker(
@@ -266,7 +266,7 @@ class Engine:
         return ExternalChanges(
             store=self.store,
             orchestrator=self.orchestrator,
-            gates=self.gates,
+            pause_watch=self.pause_watch,
             clock=self.clock,
             look_ms=self.options.poll_ms,
             others_wrote=None if watch is None else self.recovery.soon,

@@ -308,7 +308,7 @@ class Orchestrator:
         if known is not None and known.version >= row.version:
             return  # our lease had expired, and a re-read has found this claim already
         lease_until = row.available_at or self._clock.now() + self._options.lease_ms
-        state.gated = self._owned.is_gated(row.head)
+        state.is_paused = self._owned.is_paused(row.head)
         owned = OwnedInstance(
             state,
             row.version,
@@ -346,20 +346,20 @@ class Orchestrator:
         """A claimed run could not be adopted: hand it over, or suspend it. Raises nothing."""
         await self._reconciler.after_defect(head, defect)
 
-    def gate(self, gated: Callable[[InstanceHead], bool]) -> None:
+    def apply_pauses(self, is_paused: Callable[[InstanceHead], bool]) -> None:
         """Stop runs whose workflow or tenant is paused after what they have begun, and continue the others.
 
         What is adopted later is asked for, too.
         """
-        self._owned.is_gated = gated
+        self._owned.is_paused = is_paused
         for owned in self._owned.all():
-            now_gated = gated(owned.state.head)
-            if now_gated and not owned.state.gated:
-                owned.state.gated = True
+            now_paused = is_paused(owned.state.head)
+            if now_paused and not owned.state.is_paused:
+                owned.state.is_paused = True
                 self._begin_nothing(owned)
                 self._owned.offer(owned, LogReloaded())  # it may be parked now
-            elif owned.state.gated and not now_gated:
-                owned.state.gated, owned.owes_all = False, True
+            elif owned.state.is_paused and not now_paused:
+                owned.state.is_paused, owned.owes_all = False, True
                 self._owned.offer(owned, TimersDue())
 
     async def refresh(self, instance_ids: Sequence[str]) -> None:

@@ -520,15 +520,15 @@ async def test_a_pause_that_nobody_announced_is_told_by_the_leader(hinted: MakeL
 
     await leader.engine._external.look()
 
-    await until(lambda: worker.engine.gates._paused)
-    assert worker.engine.gates._paused == {(TENANT, None)}
+    await until(lambda: worker.engine.pause_watch._paused)
+    assert worker.engine.pause_watch._paused == {(TENANT, None)}
 
 
 async def test_a_pause_is_heard_of_without_a_leader(hinted: MakeListening) -> None:
     worker, server = await hinted(), await hinted(works=False)
     await server.service.pause_tenant(tenant_id=TENANT, by="Ada")
-    await until(lambda: worker.engine.gates._paused)
-    assert worker.engine.gates._paused == {(TENANT, None)}
+    await until(lambda: worker.engine.pause_watch._paused)
+    assert worker.engine.pause_watch._paused == {(TENANT, None)}
 
 
 async def test_an_idle_worker_that_is_covered_claims_on_request_only_and_one_with_runs_polls(

@@ -698,11 +698,11 @@ def _due_time_used(run: Facts, row: Event, commit: Commit) -> int | None:
 
 def _next_due(state: AnyState) -> int | None:
     """When it is due by its log; that its workflow or tenant is paused is in no log."""
-    gated, state.gated = state.gated, False
+    gated, state.is_paused = state.is_paused, False
     try:
         return state.next_due()
     finally:
-        state.gated = gated
+        state.is_paused = gated
 
 
 def _signature(state: AnyState) -> tuple[object, ...]:

@@ -445,7 +445,7 @@ class Judge:
         anew = fold(facts.case.plan, head, facts.log)
         for state, name in ((watched.folded, "folded row by row"), (commit.memory, "in the holder's memory")):
             if state is not None:
-                anew.gated = state.gated  # that its workflow or tenant is paused is in no log
+                anew.is_paused = state.is_paused  # that its workflow or tenant is paused is in no log
                 for difference in _differences(state, anew):
                     self.accuse("memory equals fold(log)", f"{name}: {difference}", head.instance_id)
 

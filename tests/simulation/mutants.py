@@ -436,7 +436,7 @@ MUTANTS = (
     mutant(
         "start-lost-in-a-pause",
         "a run that is created while its workflow is paused is not available after that",
-        ("rules.transitions:_available_at", "return now if state.gated else due_at", "return due_at"),
+        ("rules.transitions:_available_at", "return now if state.is_paused else due_at", "return due_at"),
     ),
     mutant(
         "cancelled-child-not-reopened",

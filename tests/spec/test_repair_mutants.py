@@ -17,8 +17,8 @@ from anabranch.engine.ports import Store
 from anabranch.engine.store.opening import open_store
 from anabranch.testing.memory_store.database import MemoryDatabase
 from anabranch.testing.memory_store.memory_store import MemoryStore
-from tests.conformance import test_gates as gates
 from tests.conformance import test_needs as needs
+from tests.conformance import test_pauses as pauses
 from tests.conformance import test_reopening as stored
 from tests.simulation.patching import Patch, patched
 from tests.spec import test_bulk_actions as bulk
@@ -62,7 +62,7 @@ ALL_BROKEN = (
     broken(
         "signal served while suspended",
         "rules.decide:_propagate",
-        "stands_still = state.suspension is not None or state.gated",
+        "stands_still = state.suspension is not None or state.is_paused",
         "stands_still = False",
         suspension.test_a_signal_is_promised_meanwhile_and_served_on_resume,
     ),
@@ -85,7 +85,7 @@ ALL_BROKEN = (
         f"{_DATABASE}.may_go_on",
         "(tenant_id, None) not in self.pauses and",
         "True or",
-        gates.test_the_runs_of_a_paused_workflow_are_not_claimed_and_keep_their_status,
+        pauses.test_the_runs_of_a_paused_workflow_are_not_claimed_and_keep_their_status,
     ),
     broken(
         "tried without a row, and resumed at once",

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection
 
 from anabranch.engine.hints.leadership import Leadership
 from anabranch.engine.orchestrator import Orchestrator
-from anabranch.engine.ownership.gates import Gates
+from anabranch.engine.ownership.pause_watch import PauseWatch
 from anabranch.engine.poller import Poller
 from anabranch.engine.ports import Clock, Store
 
@@ -30,7 +30,7 @@ class ExternalChanges:
         store: Store,
         orchestrator: Orchestrator,
         clock: Clock,
-        gates: Gates,
+        pause_watch: PauseWatch,
         look_ms: int = LOOK_MS,
         others_wrote: Callable[[], None] | None = None,
         watched: Callable[[], bool] = lambda: False,
@@ -44,7 +44,7 @@ class ExternalChanges:
         """
         self._store = store
         self._orchestrator = orchestrator
-        self._gates = gates
+        self._pause_watch = pause_watch
         self._others_wrote = others_wrote
         self._leadership = leadership
         self._pauses_changed = pauses_changed
@@ -88,7 +88,7 @@ class ExternalChanges:
             self._uncompared.update(owned.ids)
             if self._others_wrote is not None:
                 self._others_wrote()
-            if await self._gates.look() and self._leadership is not None and self._leadership.leads:
+            if await self._pause_watch.look() and self._leadership is not None and self._leadership.leads:
                 self._pauses_changed()
         self._uncompared.intersection_update(owned.ids)
         await self._compare(self._uncompared)
@@ -109,7 +109,7 @@ class ExternalChanges:
         self._pausing.soon()
 
     async def _look_at_pauses(self) -> None:
-        await self._gates.look()
+        await self._pause_watch.look()
 
     async def _look_at_hinted(self) -> None:
         """Re-read the instances that hints are about whose version has changed.

@@ -138,7 +138,7 @@ class OwnedInstance(LeasedState):
 
     def replace_state(self, state: AnyState, *, version: int, worker_id: str | None, lease_until: int) -> None:
         """Continue from a newly folded state; decisions on the old one are void."""
-        state.gated, state.on_trial = self.state.gated, self.state.on_trial and state.suspension is not None
+        state.is_paused, state.on_trial = self.state.is_paused, self.state.on_trial and state.suspension is not None
         self.state, self.version, self.worker_id, self.lease_until = state, version, worker_id, lease_until
         self.unchecked = set(state.children)
 
@@ -214,7 +214,7 @@ class OwnedInstances:
     def __init__(self, clock: Clock, task_worker: TaskWorker, options: EngineOptions) -> None:
         self._task_worker = task_worker
         self._held_max, self._tenant_max = options.held_max, options.tenant_max
-        self.is_gated: Callable[[InstanceHead], bool] = lambda _: False
+        self.is_paused: Callable[[InstanceHead], bool] = lambda _: False
         """Whether the workflow or the tenant of an instance is paused, as of the last look."""
         self.accepts = options.works
         """False: new runs are left to other workers."""
@@ -244,7 +244,7 @@ class OwnedInstances:
         tenant_id = head.tenant_id
         return (
             self.accepts
-            and not self.is_gated(head)
+            and not self.is_paused(head)
             and not self.suspects.keeps_others_back
             and len(self._owned) < self._held_max
             and self._of_tenant[tenant_id] < self._tenant_max

@@ -272,7 +272,7 @@ def _propagate(builder: DrawnDecisionBuilder) -> None:
     no node is evaluated.
     """
     state, todo = builder.state, builder.todo
-    stands_still = state.suspension is not None or state.gated
+    stands_still = state.suspension is not None or state.is_paused
     promises = _NOTHING if stands_still else state.promises
     unevaluated = _NOTHING if stands_still else state.unevaluated
     while state.terminal is None:

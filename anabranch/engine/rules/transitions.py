@@ -376,7 +376,7 @@ def _is_idle(leased: LeasedState, stimuli: Sequence[Stimulus], now: int) -> bool
     that stands still stays until its executions have ended, which may be by these stimuli.
     """
     state = leased.state
-    if state.running and state.suspension is None and not state.gated:
+    if state.running and state.suspension is None and not state.is_paused:
         return False  # as mostly
     if state.on_trial and state.may_perform:
         return False
@@ -414,7 +414,7 @@ def _available_at(state: AnyState, now: int) -> int | None:
     due_at, suspension = state.next_due(), state.suspension
     if suspension is None:
         # Claims leave out what is paused with its workflow or tenant, until that is resumed.
-        return now if state.gated else due_at
+        return now if state.is_paused else due_at
     if suspension.reason.is_offered_again:
         offered_at = now + min(max(now - state.suspended_at, OFFER_FIRST_MS), OFFER_LAST_MS)
         return min(offered_at, due_at or offered_at)

@@ -10,7 +10,7 @@ from anabranch.drafts import draft_routes
 from anabranch.imports import import_routes
 from anabranch.keys import key_routes
 from anabranch.queries.saved import query_routes
-from anabranch.rest.routes import gate_routes as gate_routes
+from anabranch.rest.routes import pause_routes as pause_routes
 from anabranch.rest.routes import repair_routes as repair_routes
 from anabranch.rest.routes import run_detail_routes as run_detail_routes
 from anabranch.rest.routes import run_routes as run_routes
@@ -27,7 +27,7 @@ from anabranch.variables import variable_routes
 
 ROUTES: Sequence[Route] = (
     *workflow_routes.ROUTES,
-    *gate_routes.ROUTES,
+    *pause_routes.ROUTES,
     *template_routes.ROUTES,
     *draft_routes.ROUTES,
     *import_routes.ROUTES,

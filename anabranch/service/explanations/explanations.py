@@ -25,7 +25,7 @@ from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.payloads import DEFINITION_SEQ, read_definition
 from anabranch.errors import InvalidRequest, NotFound, RunTooLarge
 from anabranch.service.definitions.checks import Checks
-from anabranch.service.definitions.gate_verbs import paused_by
+from anabranch.service.definitions.pause_verbs import paused_by
 from anabranch.service.runs.read_verbs import no_run, run_row
 from anabranch.service.runs.run_view import waits_for
 

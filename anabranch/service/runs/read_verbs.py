@@ -1,6 +1,6 @@
 """Queries on runs: lists, one run, its steps, its log.
 
-A mixin of `WorkflowService`, above `gate_verbs` and below `run_verbs`.
+A mixin of `WorkflowService`, above `pause_verbs` and below `run_verbs`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from anabranch.engine.rules.responses import RESPOND_TYPE
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
 from anabranch.errors import InvalidRequest, NotFound
 from anabranch.run_requests import check_input_filters, is_run_id
-from anabranch.service.definitions.gate_verbs import GateVerbs, paused_by
+from anabranch.service.definitions.pause_verbs import PauseVerbs, paused_by
 from anabranch.service.definitions.workflow_references import References
 from anabranch.service.runs.iterations import IterationsWanted, PageStart, iterations_page
 from anabranch.service.runs.run_graph import coded_graph, drawn_graph, history_head
@@ -71,7 +71,7 @@ ALL_STEPS = StepFilter()
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-class ReadVerbs(GateVerbs):
+class ReadVerbs(PauseVerbs):
     """Queries on runs."""
 
     def __init__(self, *, engine: Engine, node_types: NodeTypes, references: References | None) -> None:

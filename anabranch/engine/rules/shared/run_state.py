@@ -197,8 +197,8 @@ class RunState(ABC, Generic[Open, Runs]):
 
     __slots__ = (
         "children",
-        "gated",
         "head",
+        "is_paused",
         "kept",
         "kept_count",
         "last_seq",
@@ -241,7 +241,7 @@ class RunState(ABC, Generic[Open, Runs]):
         """When it was last suspended (ms)."""
         self.on_trial = False
         """Whether its owner tries if its code can continue it by now. No row says so."""
-        self.gated = False
+        self.is_paused = False
         """Is its workflow or its tenant paused, as far as its owner knows? No row says so."""
         self.terminal: Status | None = None
         self.outcome: Payload | None = None
@@ -298,12 +298,12 @@ class RunState(ABC, Generic[Open, Runs]):
     @property
     def stands_still(self) -> bool:
         """True: nothing begins or fires, and what arrives is kept. Its deadline counts all the same."""
-        return self.suspension is not None or self.gated
+        return self.suspension is not None or self.is_paused
 
     @property
     def may_perform(self) -> bool:
         """Whether its owner may execute what is outstanding."""
-        return not self.gated and (self.suspension is None or self.on_trial)
+        return not self.is_paused and (self.suspension is None or self.on_trial)
 
     @property
     def status(self) -> Status:

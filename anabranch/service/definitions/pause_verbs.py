@@ -16,7 +16,7 @@ from anabranch.service.definitions.definition_verbs import DefinitionVerbs
 from anabranch.service.definitions.workflow_view import pause_as_json
 
 
-class GateVerbs(DefinitionVerbs):
+class PauseVerbs(DefinitionVerbs):
     """Pauses, and active versions."""
 
     async def pause_workflow(

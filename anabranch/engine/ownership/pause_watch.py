@@ -1,4 +1,4 @@
-"""Pause gates: release runs whose workflow or tenant is paused, within a second.
+"""Pause watch: release runs whose workflow or tenant is paused, within a second.
 
 Claims leave such runs out. This module polls the pauses, for the runs that the process owns or starts: handlers under
 way may end, nothing else starts, and then the run is released.
@@ -13,7 +13,7 @@ from anabranch.engine.ports import Store
 from anabranch.engine.rules.shared.run_state import InstanceHead
 
 
-class Gates:
+class PauseWatch:
     """The paused workflows and tenants, as of the last look."""
 
     def __init__(self, *, store: Store, orchestrator: Orchestrator) -> None:
@@ -24,7 +24,7 @@ class Gates:
         self._looking = asyncio.Lock()
         """Looks take turns: what an earlier one has read must not replace what a later one has."""
 
-    def close_for(self, head: InstanceHead) -> bool:
+    def is_paused(self, head: InstanceHead) -> bool:
         """Whether the run with this head is paused."""
         if not self._paused:
             return False
@@ -39,5 +39,5 @@ class Gates:
             has_changed = paused != self._paused
             if paused or self._paused:  # runs that were adopted since are looked at, too
                 self._paused = paused
-                self._orchestrator.gate(self.close_for)
+                self._orchestrator.apply_pauses(self.is_paused)
             return has_changed

@@ -47,7 +47,7 @@ async def test_what_is_under_way_ends_and_is_recorded_and_nothing_else_begins_un
     instance_id = await owner.run(graph)
     await until(lambda: nodes.calls)
     await pause(other, paused)
-    await until(lambda: all(each.state.gated for each in owner.engine.orchestrator.owned.all()))
+    await until(lambda: all(each.state.is_paused for each in owner.engine.orchestrator.owned.all()))
     nodes.open_gate("go")
     await until(lambda: not owner.engine.orchestrator.owned.ids)
     events = await owner.service.get_events(instance_id, tenant_id=TENANT)
@@ -81,7 +81,7 @@ async def test_a_start_that_meets_the_pause_is_nobodys_and_goes_on_after_the_res
 
     def add_and_hear_of_a_pause(owned: Any) -> None:
         add(owned)
-        orchestrator.gate(lambda head: True)
+        orchestrator.apply_pauses(lambda head: True)
 
     monkeypatch.setattr(orchestrator.owned, "add", add_and_hear_of_a_pause)
     instance_id = await process.run(drawn("met", node("a")))
@@ -89,7 +89,7 @@ async def test_a_start_that_meets_the_pause_is_nobodys_and_goes_on_after_the_res
     row = await process.service.get_run_status(instance_id, tenant_id=TENANT)
     assert (row.worker_id, await types_of(process, instance_id)) == (None, ["INPUT_SET", "NODE_DISPATCHED"])
 
-    orchestrator.gate(lambda head: False)
+    orchestrator.apply_pauses(lambda head: False)
     process.engine.recovery.soon()
     assert (await process.ended(instance_id))["status"] == "COMPLETED"
 
@@ -148,7 +148,7 @@ async def test_a_look_that_read_before_a_pause_does_not_undo_it(
 ) -> None:
     instance_id = await process.run(drawn("early", node("w", "waitForEvent", config={"event": "paid"})))
     await process.log.saw("NODE_WAITING", "w", instance_id=instance_id)
-    store, gates = process.engine.store, process.engine.gates
+    store, watch = process.engine.store, process.engine.pause_watch
     read, has_read, may_answer = store.pauses, asyncio.Event(), asyncio.Event()
 
     async def answer_late(**asked: Any) -> list[Any]:
@@ -159,11 +159,11 @@ async def test_a_look_that_read_before_a_pause_does_not_undo_it(
         return found
 
     monkeypatch.setattr(store, "pauses", answer_late)
-    looking = asyncio.create_task(gates.look())
+    looking = asyncio.create_task(watch.look())
     await has_read.wait()
     pausing = asyncio.create_task(pause(process, "early"))
     await asyncio.wait({pausing}, timeout=0.3)  # longer than a look takes that would not wait for its turn
     may_answer.set()
     await asyncio.gather(looking, pausing)
     head = (await process.service.get_run_status(instance_id, tenant_id=TENANT)).head
-    assert gates.close_for(head)
+    assert watch.is_paused(head)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from anabranch.triggers.webhooks.callback_service import CallbackService
     from anabranch.triggers.webhooks.test_hook_service import TestHookService
     from anabranch.triggers.webhooks.webhook_service import WebhookService
-    from anabranch.variables.kept_variables import VariableRows
+    from anabranch.variables.saved_variables import VariableRows
 
 
 @dataclass(frozen=True, slots=True, eq=False)

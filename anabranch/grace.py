@@ -1,7 +1,7 @@
 """The grace of a stopping process: one countdown for all parts of the stop.
 
-Created by `app` and `process.life`, started by the stop signal. No part takes longer than the remaining time, so all
-parts together end within the grace.
+Created by `app` and `process.process_lifecycle`, started by the stop signal. No part takes longer than the remaining
+time, so all parts together end within the grace.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from anabranch.grace import Grace
 from anabranch.handlers import Services
 from anabranch.handlers.sandbox import Sandbox
 from anabranch.migrations import ensure_schema
-from anabranch.queries.engine import QueryEngine
+from anabranch.queries.query_engine import QueryEngine
 from anabranch.queries.saved.data_service import DataService
 from anabranch.queries.saved.query_tables import DataQueries
 from anabranch.queries.sources import LocalPaths
@@ -44,7 +44,7 @@ from anabranch.settings import EMBEDDED_DATABASE_URL, Settings
 from anabranch.telemetry import SpanSink
 from anabranch.triggers.webhooks.callback_addresses import CallbackAddresses
 from anabranch.triggers.webhooks.test_addresses import TestAddresses
-from anabranch.variables.kept_variables import VariableRows
+from anabranch.variables.saved_variables import VariableRows
 from anabranch.variables.variable_table import VariableTable
 
 # Only the APIs need these; `anabranch run` does not import them.

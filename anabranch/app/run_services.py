@@ -40,7 +40,7 @@ from anabranch.handlers.sandbox import LANGUAGES
 from anabranch.secrets.secret_table import SecretTable
 from anabranch.service import Readiness, References, RunWaits, StepSignals, WorkflowService
 from anabranch.settings import ALL_POOLS, Settings
-from anabranch.telemetry import CurrentAttempts, Feed, Meters, ShownNames, SpanSink, TracedHandlers
+from anabranch.telemetry import CurrentAttempts, Meters, ShownNames, SpanSink, TelemetryRecorder, TracedHandlers
 from anabranch.version import __version__
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class _RunParts:
         self._settings, self._store, self._components, self._role = settings, store, components, role
         self._node_types = load_types(components.services)
         self._current = None if spans is None else CurrentAttempts(spans)
-        self._feed = Feed(Meters(ShownNames(settings.shown_names)), spans, read_log=store.read_log)
+        self._telemetry = TelemetryRecorder(Meters(ShownNames(settings.shown_names)), spans, read_log=store.read_log)
         self._sender = self._new_sender() if role.works else None
         self._signals = StepSignals()
         self._actions = BulkActions()
@@ -122,7 +122,7 @@ class _RunParts:
             on_error=settings.on_error,
             pools=StepPools(ALL_POOLS if role.only is not None else settings.pools, self._sender),
         )
-        self._engine = self._new_engine(telemetry=self._feed if role.counts or spans is not None else None)
+        self._engine = self._new_engine(telemetry=self._telemetry if role.counts or spans is not None else None)
         self._workflows = WorkflowService(
             engine=self._engine,
             node_types=self._node_types,
@@ -167,7 +167,7 @@ class _RunParts:
         if self._sender is not None:
             await self._sender.stop(patience_s=grace.closing_s(CLOSING_S))
         await self._reports.end(patience_s=grace.closing_s(CLOSING_S))
-        await self._feed.stop(patience_s=grace.closing_s(CLOSING_S))
+        await self._telemetry.stop(patience_s=grace.closing_s(CLOSING_S))
         self._runner.stop()
 
     def services(self) -> RunServices:
@@ -181,7 +181,7 @@ class _RunParts:
             self._workflows,
             self._waits,
             readiness,
-            self._feed.meters,
+            self._telemetry.meters,
             bulk,
             self._forks,
             self._sender,

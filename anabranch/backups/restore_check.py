@@ -20,12 +20,12 @@ from anabranch.engine.rules.callbacks import is_callback_event
 from anabranch.engine.rules.coded.names import FUNCTION_KEY
 from anabranch.engine.rules.commands import AwaitChild, Dispatch, Wake
 from anabranch.engine.rules.drawn.drawn_state import InstanceState
+from anabranch.engine.rules.event_payloads import RunSuspended
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.evolve import AnyState, evolve, new_state, outstanding
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.history import History
 from anabranch.engine.rules.instants import to_iso, to_iso_or_none
-from anabranch.engine.rules.payloads import RunSuspended
 from anabranch.engine.rules.shared.log_limit import UNLIMITED_LOG
 from anabranch.engine.store.sql.data_checks import DueSchedule
 from anabranch.engine.store.sql.store import SqlStore

@@ -20,9 +20,9 @@ from anabranch.cli.event_lines import event_line, shown_name
 from anabranch.cli.outcome import seconds
 from anabranch.cli.output import shown
 from anabranch.cli.program_name import command
+from anabranch.engine.rules.event_payloads import SignalAwaited, SignalReceived
 from anabranch.engine.rules.events import ActivationKey, Event, Status
 from anabranch.engine.rules.history import ActivationStatus, ActivationView, History
-from anabranch.engine.rules.payloads import SignalAwaited, SignalReceived
 from anabranch.service.runs.run_view import log_entry
 
 # Ten times a second looks alive; more is only work.

@@ -17,8 +17,8 @@ from anabranch.drafts.draft_schema import drafts
 from anabranch.drafts.saved_drafts import Draft, DraftMoved, Pins
 from anabranch.engine.ports import NewVersion, WorkflowVersion
 from anabranch.engine.store.sql.component import SqlComponent
+from anabranch.engine.store.sql.database_errors import DuplicateRefused
 from anabranch.engine.store.sql.definitions import save_version
-from anabranch.engine.store.sql.faults import DuplicateRefused
 from anabranch.engine.store.sql.reading.reads import is_uuid
 from anabranch.errors import DraftExists, LimitReached, NameTaken, NotFound
 

@@ -23,7 +23,7 @@ from anabranch.engine.hints.hints import Hints
 from anabranch.engine.hints.leadership import Leadership
 from anabranch.engine.housekeeping import Housekeeping
 from anabranch.engine.loop_watch import LoopWatch
-from anabranch.engine.observe import Observers, StoreNews
+from anabranch.engine.observers import Observers, StoreNews
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.ownership.external_changes import ExternalChanges
 from anabranch.engine.ownership.handover import Handover

@@ -18,8 +18,15 @@ from typing import Any, TypeAlias, TypeVar
 
 from anabranch.engine.children import AwaitedChildren
 from anabranch.engine.engine_options import EngineOptions
-from anabranch.engine.observe import CommittedEvents, Observers
-from anabranch.engine.ownership.owned import Mailbox, OfferResult, OwnedInstance, OwnedInstances, StartResult, owner_of
+from anabranch.engine.observers import CommittedEvents, Observers
+from anabranch.engine.ownership.owned_instances import (
+    Mailbox,
+    OfferResult,
+    OwnedInstance,
+    OwnedInstances,
+    StartResult,
+    owner_of,
+)
 from anabranch.engine.ownership.reconcile import Reconciler
 from anabranch.engine.ports import Clock, Loaded, Outcome, Store
 from anabranch.engine.rules.commands import Dispatch

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 from anabranch.engine.ports import Store, WorkflowVersion
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND, coded_plan
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead
+from anabranch.engine.rules.event_payloads import DEFINITION_SEQ, read_definition, read_test_run
 from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.graph.node_types import BUILTIN_TYPES, NodeTypes
 from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.graph.pools import DEFAULT_POOL, Needs, are_served, served, types_in
-from anabranch.engine.rules.payloads import DEFINITION_SEQ, read_definition, read_test_run
 from anabranch.engine.rules.test_runs import WHOLE, TestRunPlan
 from anabranch.errors import NotFound
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from anabranch.gallery.layered import Position, edges_of, lay_out
+from anabranch.gallery.layered_layout import Position, edges_of, lay_out
 
 # Of a card, and around all of them.
 WIDTH, HEIGHT, MARGIN = 216, 64, 16

@@ -14,10 +14,10 @@ from typing import Any
 
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.drawn.drawn_state import Activation, ContextSnapshot
+from anabranch.engine.rules.event_payloads import read_error, read_input, read_trigger
 from anabranch.engine.rules.events import ENDINGS, TERMINALS, ActivationKey, Event, EventType
 from anabranch.engine.rules.evolve import evolve, new_state
 from anabranch.engine.rules.graph.plan import Plan
-from anabranch.engine.rules.payloads import read_error, read_input, read_trigger
 from anabranch.engine.rules.repair.same_input import changed_input
 from anabranch.engine.rules.shared.left_out import is_left_out
 from anabranch.engine.rules.shared.run_state import InstanceHead

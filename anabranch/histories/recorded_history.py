@@ -11,12 +11,12 @@ from typing import Any
 
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND, coded_plan
 from anabranch.engine.rules.coded.names import variable_and_mark
+from anabranch.engine.rules.event_payloads import left_out_by, read_test_run, reopenings_in
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.instants import from_iso
-from anabranch.engine.rules.payloads import left_out_by, read_test_run, reopenings_in
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import InvalidRequest

@@ -49,7 +49,7 @@ from anabranch.n8n.refs import ItemFeed, Ref, first_there, variable
 from anabranch.n8n.report import ImportReport, NodeReport
 from anabranch.n8n.shared_paths import join_webhooks
 from anabranch.n8n.texts import CODE_LENGTH_MAX, TEXT_LENGTH_MAX, Counts, expression, longest
-from anabranch.n8n.zones import zones_code
+from anabranch.n8n.time_zones import zones_code
 
 # 4 rounds: what flows back along a link is known after the second; a nested loop needs one more.
 ROUNDS_MAX = 4

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from anabranch.n8n.javascript import prelude
 from anabranch.n8n.refs import ItemFeed, Ref
-from anabranch.n8n.zones import zones_code
+from anabranch.n8n.time_zones import zones_code
 
 EXTENSIONS = ("isNumeric", "toSentenceCase", "toSnakeCase", "removeTags", "urlEncode", "urlDecode", "base64Encode",
               "base64Decode", "quote", "toBoolean", "parseJson", "toJsonString", "round", "floor", "ceil", "abs",

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from anabranch.n8n.js_tree import NotRead, tokens_of
-from anabranch.n8n.zones import UTC_NAMES, ZONES_MAX, is_zone
+from anabranch.n8n.time_zones import UTC_NAMES, ZONES_MAX, is_zone
 
 _NAME = re.compile(r"(?<![\w$.])\$[A-Za-z_]\w*")
 _KEY = re.compile(r"(?<=[{,\s])\$\w+\s*:(?=\s)")

@@ -5,8 +5,8 @@ Called by the commands `serve`, `worker` and `dev`; connects the composition roo
 
 from anabranch.process.acceptor import accepting
 from anabranch.process.connection import ClientTimeouts
-from anabranch.process.life import execute, health_api, live, run
 from anabranch.process.listening import bind, is_loopback, url_of
+from anabranch.process.process_lifecycle import execute, health_api, live, run
 from anabranch.process.stop_signals import ended_by_sigterm
 from anabranch.process.supervisor import Supervisor
 

@@ -1,8 +1,8 @@
 """Accept HTTP connections of a process, up to a limit, and close idle ones when it is reached.
 
-Called by `life`. asyncio's own server accepts everything, and logs a traceback for each connection without a free
-descriptor. Here the limit of connections is below that of descriptors. When it is reached, an idle connection is closed
-for the new one; if all are busy, the new one gets 503. The log has one line a minute.
+Called by `process_lifecycle`. asyncio's own server accepts everything, and logs a traceback for each connection without
+a free descriptor. Here the limit of connections is below that of descriptors. When it is reached, an idle connection is
+closed for the new one; if all are busy, the new one gets 503. The log has one line a minute.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from aiohttp.typedefs import Handler
 from anabranch.errors import AnabranchError, BadHttp, RequestTimeout, TooManyConnections
 from anabranch.rest.application import AUTHENTICATED
 from anabranch.rest.error_responses import fault_response, response_of
-from anabranch.sockets.wire import HAS_SHOWN_KEY
+from anabranch.sockets.socketio_adapter import HAS_SHOWN_KEY
 
 # aiohttp logs what is not HTTP with a traceback; it is answered 400, which is no news to an operator.
 _silent = logging.getLogger("anabranch.process.http.library")

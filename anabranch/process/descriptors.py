@@ -1,8 +1,8 @@
 """File descriptors of a long-running process: how many it may open, and how many of them are for HTTP.
 
-Called by `life` at start. Everything that a process opens counts against one limit: client connections, database
-connections, pipes to the sandbox, log files. Without a free descriptor a process cannot work, so clients get what the
-engine does not need.
+Called by `process_lifecycle` at start. Everything that a process opens counts against one limit: client connections,
+database connections, pipes to the sandbox, log files. Without a free descriptor a process cannot work, so clients get
+what the engine does not need.
 """
 
 from __future__ import annotations

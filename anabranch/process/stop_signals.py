@@ -1,6 +1,7 @@
 """SIGTERM and SIGINT of a long-running process: the first stops it in order, the second ends it at once.
 
-Used by `life`, and by its commands before they have anything to stop. When the grace is over, the process ends as well.
+Used by `process_lifecycle`, and by its commands before they have anything to stop. When the grace is over, the process
+ends as well.
 """
 
 from __future__ import annotations

@@ -19,11 +19,11 @@ from typing import Any
 
 import orjson
 
-from anabranch.queries.answers import QueryResult
 from anabranch.queries.drivers.driver_wire import HEAD, Kind, frame
 from anabranch.queries.drivers.orders import DatabaseTarget, value_as_json
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.query_faults import Mask, driver_ended, failure_of_json, timed_out, unreachable
+from anabranch.queries.query_results import QueryResult
 from anabranch.queries.query_session import QueryExecution
 
 # 500 ms more than the connect timeout, 1 s more than that of a query, so that the process can report its own timeout.

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from anabranch.queries.answers import QueryResult
 from anabranch.queries.limits import Limits
 from anabranch.queries.query_faults import timed_out
+from anabranch.queries.query_results import QueryResult
 from anabranch.queries.query_session import QueryExecution, QuerySession
 
 # 32 queries at once in one process: half of what a worker executes at once; threads wait, they do not work.

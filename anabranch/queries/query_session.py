@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from anabranch.queries.answers import QueryResult
 from anabranch.queries.limits import Limits
 from anabranch.queries.parameters import Bound
+from anabranch.queries.query_results import QueryResult
 from anabranch.queries.statement import Statement
 
 

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from anabranch.app_services import AppServices
 from anabranch.engine.ports import OpenRuns
 from anabranch.engine.rules.events import Status, SuspendReason
-from anabranch.telemetry.feed import Histogram
+from anabranch.telemetry.run_meters import Histogram
 
 _STARTED = (Status.RUNNING, Status.WAITING)
 

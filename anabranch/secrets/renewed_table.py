@@ -8,7 +8,7 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
 from anabranch.engine.store.sql.component import SqlComponent
-from anabranch.engine.store.sql.faults import DuplicateRefused
+from anabranch.engine.store.sql.database_errors import DuplicateRefused
 from anabranch.secrets.renewed_schema import renewed_tokens
 
 # 1,000 grants of a tenant: each is a refresh token that somebody entered. A workflow that computes them would fill the

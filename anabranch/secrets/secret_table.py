@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Select, delete, insert, select, update
 
 from anabranch.audit.audit_recording import record_audit_event
 from anabranch.engine.store.sql.component import SqlComponent
-from anabranch.engine.store.sql.faults import DuplicateRefused
+from anabranch.engine.store.sql.database_errors import DuplicateRefused
 from anabranch.secrets.sealed_secrets import SealedSecret
 from anabranch.secrets.secret_schema import secrets
 

@@ -16,7 +16,7 @@ from anabranch.engine.ports import Clock
 from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
 from anabranch.engine.rules.graph.plan import NODE_OUTPUT_PREFIX, Plan
 from anabranch.engine.rules.templates.budget import Refused, TemplateBudget
-from anabranch.engine.rules.templates.facts import Facts
+from anabranch.engine.rules.templates.builtin_variables import Facts
 from anabranch.engine.rules.templates.references import utf16_offset
 from anabranch.engine.rules.templates.template import compile_template
 from anabranch.engine.rules.templates.text import expressions_in

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TypeVar
 
 from anabranch.engine.rules.events import Status
+from anabranch.engine.store.sql.housekeeping.purging import FIRST_POSITION, RUNS_AT_ONCE, Purged, PurgeFilter
 from anabranch.engine.store.sql.store import SqlStore
-from anabranch.engine.store.sql.upkeep.purging import FIRST_POSITION, RUNS_AT_ONCE, Purged, PurgeFilter
 from anabranch.errors import InvalidRequest, NotFound, StoreUnavailable
 from anabranch.run_requests import is_run_id
 

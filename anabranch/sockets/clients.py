@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from anabranch.sockets.messages import SocketMessage
-from anabranch.sockets.wire import EncodedMessage
+from anabranch.sockets.socketio_adapter import EncodedMessage
 
 # 1,000 updates: a client that is further behind gets a snapshot instead.
 UPDATES_BEHIND_MAX = 1_000

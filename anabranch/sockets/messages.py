@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from anabranch.engine.console.console_rows import Line
-from anabranch.sockets.wire import EncodedMessage
+from anabranch.sockets.socketio_adapter import EncodedMessage
 
 NODE_UPDATE = "workflow_node_update"
 STATUS_UPDATE = "workflow_status_update"

@@ -33,7 +33,7 @@ from anabranch.sockets.broadcaster import Broadcaster
 from anabranch.sockets.clients import SocketClient
 from anabranch.sockets.open_sockets import CLIENTS_MAX, JOINS_MAX, Member, SocketConnection
 from anabranch.sockets.requests import JoinRequest, RunRequest, RunTestRequest, read_request, refusal_of
-from anabranch.sockets.wire import OwnOrigin, SocketOutlet, evict, hang_up, is_garbage, open_protocol
+from anabranch.sockets.socketio_adapter import OwnOrigin, SocketOutlet, evict, hang_up, is_garbage, open_protocol
 
 logger = logging.getLogger("anabranch.sockets")
 

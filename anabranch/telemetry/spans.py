@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Protocol
 from uuid import UUID
 
+from anabranch.engine.rules.event_payloads import ChildAwaited
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.history import ActivationStatus, ActivationView
-from anabranch.engine.rules.payloads import ChildAwaited
 from anabranch.engine.rules.shared.run_state import InstanceHead
 
 # 1,024 runs: a process that finishes one step of a run soon finishes another.

@@ -18,7 +18,7 @@ from typing import Any
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
 from anabranch.engine.rules.schema.json_schema import ValueSchema
-from anabranch.engine.rules.templates.facts import Facts
+from anabranch.engine.rules.templates.builtin_variables import Facts
 from anabranch.engine.rules.values import Payload
 from anabranch.handlers.registry import load_types
 from anabranch.handlers.spec import NodeTypeRegistry

@@ -11,7 +11,7 @@ from anabranch.cli.options import CLI_ACTOR, DatabaseOptions, read_value
 from anabranch.cli.output import print_answer, print_list
 from anabranch.cli.session import CommandSession, open_session
 from anabranch.errors import InvalidRequest, NotFound
-from anabranch.variables.kept_variables import VARIABLES_MAX, Owner, owner_of_workflow, variable_as_json
+from anabranch.variables.saved_variables import VARIABLES_MAX, Owner, owner_of_workflow, variable_as_json
 
 family = typer.Typer(
     help="Variables: set, get, list, delete. Nodes of the type readVariables read them.", no_args_is_help=True

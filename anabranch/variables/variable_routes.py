@@ -14,7 +14,7 @@ from anabranch.rest.lists import page_of
 from anabranch.rest.models.base import Page, RequestModel, ResponseModel
 from anabranch.rest.routes.route import Header, Reply, RouteCall, data_route
 from anabranch.service.cursors import cut, make_cursor, read_cursor
-from anabranch.variables.kept_variables import KeptVariable, Owner, owner_of_workflow, variable_as_json
+from anabranch.variables.saved_variables import Owner, SavedVariable, owner_of_workflow, variable_as_json
 
 
 class VariableForm(RequestModel):
@@ -131,7 +131,7 @@ def _expected(call: RouteCall) -> int | None:
     return expected_number(call.headers.get("If-Match"))
 
 
-def _with_version(variable: KeptVariable) -> Reply:
+def _with_version(variable: SavedVariable) -> Reply:
     return Reply(variable_as_json(variable), headers={"ETag": etag(variable.version)})
 
 

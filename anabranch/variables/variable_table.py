@@ -15,10 +15,10 @@ from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, se
 from anabranch.audit.audit_recording import record_audit_event
 from anabranch.engine.store.sql import statements
 from anabranch.engine.store.sql.component import SqlComponent
-from anabranch.engine.store.sql.faults import DuplicateRefused
+from anabranch.engine.store.sql.database_errors import DuplicateRefused
 from anabranch.engine.store.sql.reading.reads import is_uuid
 from anabranch.errors import LimitReached, NotFound, ValueTooLarge, VersionMismatch
-from anabranch.variables.kept_variables import (
+from anabranch.variables.saved_variables import (
     LISTED_VALUE_BYTES_MAX,
     OF_TENANT,
     OWNER_BYTES_MAX,
@@ -26,8 +26,8 @@ from anabranch.variables.kept_variables import (
     REMOVED_MAX,
     VARIABLES_MAX,
     WRITERS_MAX,
-    KeptVariable,
     Owner,
+    SavedVariable,
     check_name,
     variable_text,
 )
@@ -41,7 +41,7 @@ _SUM = func.coalesce(func.sum(variables.c.size), 0)
 
 
 class VariableTable:
-    """`kept_variables.VariableRows`, and the port of the node types, on a SQL store."""
+    """`saved_variables.VariableRows`, and the port of the node types, on a SQL store."""
 
     def __init__(self, store: SqlComponent) -> None:
         self._store = store
@@ -70,17 +70,17 @@ class VariableTable:
 
         return await self._store.read(read)
 
-    async def list_variables(self, owner: Owner, *, limit: int, after: str = "") -> Sequence[KeptVariable]:
+    async def list_variables(self, owner: Owner, *, limit: int, after: str = "") -> Sequence[SavedVariable]:
         """In the order of code points of their names."""
         columns = [_LISTED_VALUE if each is variables.c.value else each for each in _COLUMNS]
         query = select(*columns).where(*_kept(owner), variables.c.name > after).order_by(variables.c.name).limit(limit)
         return await self._store.read(lambda connection: [_variable(row) for row in connection.execute(query)])
 
-    async def get_variable(self, owner: Owner, name: str) -> KeptVariable | None:
+    async def get_variable(self, owner: Owner, name: str) -> SavedVariable | None:
         """One, whatever its size."""
         query = select(*_COLUMNS).where(*_kept(owner), variables.c.name == name)
 
-        def get(connection: Connection) -> KeptVariable | None:
+        def get(connection: Connection) -> SavedVariable | None:
             found = connection.execute(query).first()
             return None if found is None else _variable(found)
 
@@ -112,12 +112,12 @@ class VariableTable:
 
     async def set_variable(
         self, owner: Owner, name: str, value: Any, *, actor: str, expected_version: int | None = None
-    ) -> KeptVariable:
+    ) -> SavedVariable:
         """The audit trail has its name and not its value."""
         check_name(name)
         text = variable_text(value)
 
-        def put(connection: Connection) -> KeptVariable:
+        def put(connection: Connection) -> SavedVariable:
             """Write the value and its row of the audit trail, if the version is the expected one."""
             with self._store.dialect.transaction(connection):
                 if not _locks_owner(connection, owner):
@@ -128,7 +128,7 @@ class VariableTable:
                 version = _put(connection, owner, name, text, writer="", now=now)
                 _check_bounds(connection, owner)
                 _record(connection, owner, name, actor, "variable.set", now)
-                return KeptVariable(name, json.loads(text), len(text.encode()), version, now)
+                return SavedVariable(name, json.loads(text), len(text.encode()), version, now)
 
         return await self._twice(put)
 
@@ -244,6 +244,6 @@ def _record(connection: Connection, owner: Owner, name: str, actor: str, action:
     record_audit_event(connection, actor, action, tenant_id=owner.tenant_id, target=name, details=details, now=now)
 
 
-def _variable(row: Any) -> KeptVariable:
+def _variable(row: Any) -> SavedVariable:
     value = None if row.value is None else json.loads(row.value)
-    return KeptVariable(row.name, value, row.size, row.version, row.updated_at)
+    return SavedVariable(row.name, value, row.size, row.version, row.updated_at)

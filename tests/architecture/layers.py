@@ -539,7 +539,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "triggers.armed_triggers",
         "triggers.schedules.saved_schedules",
         "triggers.topics.saved_topics",
-        "variables.kept_variables",
+        "variables.saved_variables",
     ),
 }
 

@@ -1,6 +1,6 @@
 """Rows of a log are interpreted in few places: decisions and `evolve`, the history, and SQL by its columns.
 
-Whoever else wants to know what happened asks `anabranch.engine.rules.history` or reads a form of `payloads`.
+Whoever else wants to know what happened asks `anabranch.engine.rules.history` or reads a form of `event_payloads`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAY_LOOK_AT_EVENT_TYPES = {
     # what there is, what it means for what is next, and what it means for a reader
     f"{RULES}.events",
     f"{RULES}.history",
-    f"{RULES}.payloads",
+    f"{RULES}.event_payloads",
     f"{RULES}.evolve",
     f"{RULES}.shared.run_state",
     f"{RULES}.coded.coded_state",

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from anabranch.engine.ports import ClaimRequest, InstanceRow, Store, WorkerReport
+from anabranch.engine.rules.event_payloads import RunResumed, RunSuspended
 from anabranch.engine.rules.events import Status, SuspendReason
-from anabranch.engine.rules.payloads import RunResumed, RunSuspended
 from anabranch.engine.rules.shared.blame import Blame, SuspectCapacity, crashed
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import Payload

@@ -10,8 +10,8 @@ import pytest
 
 from anabranch.engine.ports import NewVersion, Store
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
+from anabranch.engine.rules.event_payloads import RunSuspended
 from anabranch.engine.rules.events import EventType, Status, SuspendReason
-from anabranch.engine.rules.payloads import RunSuspended
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import NULL, VALUE_BYTES_MAX, Payload

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from anabranch.engine.ports import ClaimRequest, FamilyReopening, InstanceRow, Reopening, Store
+from anabranch.engine.rules.event_payloads import Redo, RunReopened
 from anabranch.engine.rules.events import EventType, Status
-from anabranch.engine.rules.payloads import Redo, RunReopened
 from anabranch.engine.store.sql.store import SqlStore
 from tests.conformance.building import (
     HOUR_MS,
@@ -30,7 +30,7 @@ from tests.conformance.building import (
     row_of,
     transition,
 )
-from tests.conformance.test_upkeep import MINUTE_MS, age, saved
+from tests.conformance.test_housekeeping import MINUTE_MS, age, saved
 
 
 async def ended(store: Store, **head: Any) -> InstanceRow:

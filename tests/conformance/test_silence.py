@@ -22,7 +22,7 @@ from anabranch.engine.rules.events import Status
 from anabranch.engine.store.opening import open_store
 from anabranch.engine.store.postgresql.postgresql_dialect import COMMITTING, PostgresqlDialect
 from anabranch.engine.store.postgresql.timeouts import Timeouts
-from anabranch.engine.store.sql.faults import LocksHeld
+from anabranch.engine.store.sql.database_errors import LocksHeld
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import DatabaseUnreachable, StoreUnavailable
 from tests.chaos.proxy import Proxy, socket_of

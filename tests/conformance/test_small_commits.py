@@ -20,8 +20,8 @@ from anabranch.engine.store.postgresql.postgresql_connections import BoundedAsyn
 from anabranch.engine.store.postgresql.postgresql_dialect import COMMITTING, PostgresqlDialect
 from anabranch.engine.store.postgresql.small_commits import BYTES_MAX, TRANSITIONS_MAX, PostgresqlSmallCommits
 from anabranch.engine.store.sql.component import ATTEMPTS_MAX
+from anabranch.engine.store.sql.database_errors import DuplicateRefused, LocksHeld
 from anabranch.engine.store.sql.dialect import Outages
-from anabranch.engine.store.sql.faults import DuplicateRefused, LocksHeld
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import DatabaseUnreachable, StoreUnavailable
 from tests.conformance.building import born_many, completed, created, dispatched, row_of, transition

@@ -15,9 +15,9 @@ from anabranch.dead_letters.dead_letter_table import DeadLetterTable
 from anabranch.dead_letters.dead_letters import DeadLetter
 from anabranch.engine.ports import InstanceRow, NewVersion, Store
 from anabranch.engine.rules.events import Status
+from anabranch.engine.store.sql.housekeeping import sql_housekeeping
+from anabranch.engine.store.sql.housekeeping.purging import FIRST_POSITION, PurgeFilter
 from anabranch.engine.store.sql.store import SqlStore
-from anabranch.engine.store.sql.upkeep import upkeep
-from anabranch.engine.store.sql.upkeep.purging import FIRST_POSITION, PurgeFilter
 from anabranch.engine.store.sqlite.sqlite_dialect import PAGES_GIVEN_BACK, SqliteDialect
 from anabranch.service.purge import Purge, PurgeConditions
 from tests.conformance.building import TENANT, committed, completed, created, ending, input_set, new_id, transition
@@ -99,7 +99,7 @@ async def test_a_file_from_before_gets_its_map_by_being_compacted(tmp_path: Path
 async def test_a_sweep_removes_no_more_bytes_at_once_than_it_may(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "BYTES_REMOVED_MAX", 250_000)
+    monkeypatch.setattr(sql_housekeeping, "BYTES_REMOVED_MAX", 250_000)
     for each in range(5):
         await ended(store, output="x" * (100_000 + each), retention_days=0)
     assert [await store.remove_expired(limit=100) for _ in range(3)] == [3, 2, 0]
@@ -302,10 +302,10 @@ async def test_a_purge_takes_the_ended_runs_that_are_meant_and_no_other(store: S
 
 @only_sql
 async def test_a_purge_goes_from_page_to_page(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anabranch.engine.store.sql.upkeep.purging.RUNS_AT_ONCE", 2)
-    monkeypatch.setattr("anabranch.engine.store.sql.upkeep.purging.RUNS_LOOKED_AT", 3)
-    monkeypatch.setattr("anabranch.engine.store.sql.upkeep.purging.LOGS_LOOKED_AT", 2)
-    monkeypatch.setattr(upkeep, "EVENTS_REMOVED_MAX", 3)
+    monkeypatch.setattr("anabranch.engine.store.sql.housekeeping.purging.RUNS_AT_ONCE", 2)
+    monkeypatch.setattr("anabranch.engine.store.sql.housekeeping.purging.RUNS_LOOKED_AT", 3)
+    monkeypatch.setattr("anabranch.engine.store.sql.housekeeping.purging.LOGS_LOOKED_AT", 2)
+    monkeypatch.setattr(sql_housekeeping, "EVENTS_REMOVED_MAX", 3)
     for _ in range(7):
         await ended(store)
     wanted = PurgeFilter(TENANT, await store.now() + 1)
@@ -319,7 +319,7 @@ async def test_a_purge_goes_from_page_to_page(store: SqlStore, monkeypatch: pyte
 
 @only_sql
 async def test_a_purge_removes_orphans_and_says_so(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anabranch.engine.store.sql.upkeep.purging.LOGS_LOOKED_AT", 3)
+    monkeypatch.setattr("anabranch.engine.store.sql.housekeeping.purging.LOGS_LOOKED_AT", 3)
     rows = [await created(store) for _ in range(4)]
     for row in rows[:2]:
         await execute(store, "DELETE FROM workflow_instances WHERE instance_id = :id", id=row.head.instance_id)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from anabranch.engine.ports import ClaimRequest, ExternalResult, InstanceRow, Store, WorkerCode, WorkerReport
+from anabranch.engine.rules.event_payloads import RunResumed, RunSuspended
 from anabranch.engine.rules.events import EventType, Status, SuspendReason
-from anabranch.engine.rules.payloads import RunResumed, RunSuspended
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import Payload

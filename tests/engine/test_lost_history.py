@@ -11,10 +11,10 @@ import pytest
 from sqlalchemy import text
 
 from anabranch.engine.clock import SystemClock
-from anabranch.engine.observe import REMEMBERED_MS, Acknowledged
+from anabranch.engine.observers import REMEMBERED_MS, Acknowledged
 from anabranch.engine.ownership.history_watch import HistoryWatch
+from anabranch.engine.rules.event_payloads import RunSuspended
 from anabranch.engine.rules.events import EventType, SuspendReason
-from anabranch.engine.rules.payloads import RunSuspended
 from anabranch.errors import StoreUnavailable
 from tests.engine import nodes
 from tests.engine.conftest import TENANT, MakeProcess, Process, until

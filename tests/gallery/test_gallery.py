@@ -15,7 +15,7 @@ import pytest
 from anabranch.engine.rules.schema.json_schema import ValueSchema
 from anabranch.errors import NotFound
 from anabranch.gallery.gallery import PROJECTS, WorkflowTemplate, all_templates, find_template
-from anabranch.gallery.layered import lay_out
+from anabranch.gallery.layered_layout import lay_out
 from anabranch.gallery.pictures import draw
 from tests.gallery import page
 

@@ -8,7 +8,7 @@ from typing import Any
 from anabranch.engine.handling import HandlerReturn, Helpers
 from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
 from anabranch.engine.rules.schema.json_schema import ValueSchema
-from anabranch.engine.rules.templates.facts import Facts
+from anabranch.engine.rules.templates.builtin_variables import Facts
 from anabranch.handlers import NodeTypeRegistry, builtin_types
 
 NOW_MS = 1_767_225_600_000

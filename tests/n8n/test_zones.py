@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from anabranch.n8n.zones import is_zone, zones_code
+from anabranch.n8n.time_zones import is_zone, zones_code
 from tests.n8n.drawn import node, set_to
 from tests.n8n.test_import import imported, made
 

@@ -20,8 +20,8 @@ from anabranch.engine.rules.graph.document import (
     RESERVED_VARIABLES,
 )
 from anabranch.engine.rules.instants import from_iso, to_iso
+from anabranch.engine.rules.templates.builtin_variables import Facts
 from anabranch.engine.rules.templates.expression import EXPRESSION_DEPTH_MAX
-from anabranch.engine.rules.templates.facts import Facts
 from anabranch.engine.rules.templates.filters import FILTER_PARAMETERS
 from anabranch.engine.rules.templates.template import compile_template
 from anabranch.engine.rules.templates.text import EXPRESSION_LENGTH_MAX, EXPRESSIONS_MAX, TEMPLATE_LENGTH_MAX

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from anabranch.engine.ports import InstanceHead, InstanceRow
+from anabranch.engine.rules.event_payloads import RunCancelledPayload
 from anabranch.engine.rules.events import EventType, Status
-from anabranch.engine.rules.payloads import RunCancelledPayload
 from anabranch.engine.store.sql.families import cancel_reason
 from anabranch.testing.memory_store.records import Change, Transaction
 from tests.simulation.facts import Facts

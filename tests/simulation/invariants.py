@@ -14,6 +14,7 @@ from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.commands import AwaitChild, Wake
 from anabranch.engine.rules.drawn.drawn_state import InstanceState
+from anabranch.engine.rules.event_payloads import read_reopened
 from anabranch.engine.rules.events import (
     DEFAULT_HANDLE,
     ENDINGS,
@@ -27,7 +28,6 @@ from anabranch.engine.rules.events import (
 from anabranch.engine.rules.evolve import AnyState, outstanding
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.instants import from_iso
-from anabranch.engine.rules.payloads import read_reopened
 from anabranch.engine.rules.shared.blame import CRASH_DELAYS_MS
 from anabranch.engine.rules.shared.log_limit import LOG_TOO_LARGE, LogLimit
 from anabranch.engine.rules.templates.budget import TemplateBudget

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.engine.handling import Helpers
-from anabranch.engine.ownership.owned import OwnedInstance
+from anabranch.engine.ownership.owned_instances import OwnedInstance
 from anabranch.engine.ports import Pause
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.commands import Dispatch

@@ -381,8 +381,8 @@ MUTANTS = (
     mutant(
         "taken-by-two-commit-loops",
         "a run that is being committed is decided by another commit loop, on a state that may be lost",
-        ("ownership.owned:OwnedInstances.enqueue", "and not mailbox.in_flight ", ""),
-        ("ownership.owned:OwnedInstances.take", "if mailbox.in_flight:", "if False:"),
+        ("ownership.owned_instances:OwnedInstances.enqueue", "and not mailbox.in_flight ", ""),
+        ("ownership.owned_instances:OwnedInstances.take", "if mailbox.in_flight:", "if False:"),
     ),
     mutant(
         "child-created-too-late",

@@ -16,7 +16,7 @@ from anabranch.engine.clock import SystemClock
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.handling import HandlerRegistry, Helpers
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.ownership.owned import OwnedInstance
+from anabranch.engine.ownership.owned_instances import OwnedInstance
 from anabranch.engine.rules.stimuli import Failed, FunctionBlocked, FunctionSuspended, NodeResult
 from anabranch.service.runs.child_runs import ChildRuns
 from anabranch.service.runs.step_signals import StepSignals

@@ -17,7 +17,7 @@ from anabranch.engine.rules.values import Payload
 from anabranch.errors import StoreUnavailable
 from anabranch.sockets.broadcaster import Broadcaster
 from anabranch.sockets.clients import SocketClient
-from anabranch.sockets.wire import EncodedMessage
+from anabranch.sockets.socketio_adapter import EncodedMessage
 
 RUN = "0190b5a0-0000-7000-8000-000000000001"
 

@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from anabranch.sockets.wire import EncodedMessage, SendQueue, SocketOutlet
+from anabranch.sockets.socketio_adapter import EncodedMessage, SendQueue, SocketOutlet
 
 
 class Line:

@@ -16,9 +16,9 @@ from typing import Any
 from anabranch.engine.rules.commands import Command, Dispatch, Wake
 from anabranch.engine.rules.decide import Decision
 from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState, LoopRun, Scope
+from anabranch.engine.rules.event_payloads import left_out_by
 from anabranch.engine.rules.events import ENDINGS, TERMINALS, ActivationKey, Event, EventType, Status
 from anabranch.engine.rules.evolve import fold, outstanding
-from anabranch.engine.rules.payloads import left_out_by
 from anabranch.engine.rules.shared.left_out import is_left_out
 
 

@@ -18,12 +18,12 @@ from anabranch.engine.rules.commands import AwaitChild, Dispatch, Wake
 from anabranch.engine.rules.decide import Decision, decide
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead, InstanceState
 from anabranch.engine.rules.drawn.outcomes import EVALUATIONS_MAX, LOOP_WORK_MAX
+from anabranch.engine.rules.event_payloads import Recovered, RunReopened, RunSuspended, SignalReceived, left_out_by
 from anabranch.engine.rules.events import TERMINALS, Event, EventType, Status
 from anabranch.engine.rules.evolve import evolve, fold, outstanding
 from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.plan import Plan
-from anabranch.engine.rules.payloads import Recovered, RunReopened, RunSuspended, SignalReceived, left_out_by
 from anabranch.engine.rules.repair.retry_plan import plan_retry
 from anabranch.engine.rules.shared.blame import Blame
 from anabranch.engine.rules.shared.child_ids import child_id

@@ -8,10 +8,10 @@ import pytest
 
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead
+from anabranch.engine.rules.event_payloads import read_input, read_trigger
 from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.evolve import new_state
 from anabranch.engine.rules.graph.compile import compile_plan
-from anabranch.engine.rules.payloads import read_input, read_trigger
 from anabranch.engine.rules.repair.fork_plan import ForkCut, RecordedRun, plan_fork
 from anabranch.engine.rules.stimuli import Completed as CompletedOutcome
 from anabranch.engine.rules.stimuli import NodeResult, Started, TimersDue

@@ -10,10 +10,10 @@ from anabranch.engine.rules.coded import coded_decide as coded_decide
 from anabranch.engine.rules.coded.names import Mark, StepKind, scope_of_timer
 from anabranch.engine.rules.coded.replaying import seed_of
 from anabranch.engine.rules.coded.trace import trace
+from anabranch.engine.rules.event_payloads import SignalReceived
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.evolve import evolve
 from anabranch.engine.rules.history import activations_of
-from anabranch.engine.rules.payloads import SignalReceived
 from anabranch.engine.rules.shared.blame import Blame
 from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.rules.shared.decisions import NOTHING, Decision

@@ -13,7 +13,7 @@ from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.repair.fork_plan import ForkCut, RecordedRun, plan_fork
 from anabranch.engine.rules.stimuli import EvaluationDue, Started
 from anabranch.engine.rules.templates.budget import TemplateBudget
-from anabranch.engine.rules.templates.facts import Facts
+from anabranch.engine.rules.templates.builtin_variables import Facts
 from anabranch.engine.rules.templates.template import compile_template
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.verify.check_log import check_log

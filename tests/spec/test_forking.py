@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from anabranch.engine.rules.event_payloads import SignalReceived, read_input
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.graph.compile import compile_plan
-from anabranch.engine.rules.payloads import SignalReceived, read_input
 from anabranch.engine.rules.repair.fork_plan import ForkCut, ForkPlan, RecordedRun, plan_fork
 from anabranch.engine.rules.stimuli import Started
 from anabranch.engine.rules.values import Payload

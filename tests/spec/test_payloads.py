@@ -7,10 +7,9 @@ from typing import Any
 import orjson
 import pytest
 
-from anabranch.engine.rules import payloads
+from anabranch.engine.rules import event_payloads
 from anabranch.engine.rules.coded.names import Mark, StepKind, variable_and_mark
-from anabranch.engine.rules.events import Event, EventType
-from anabranch.engine.rules.payloads import (
+from anabranch.engine.rules.event_payloads import (
     ChildAwaited,
     DefinitionSet,
     DelayStarted,
@@ -29,6 +28,7 @@ from anabranch.engine.rules.payloads import (
     SignalTaken,
     Waiting,
 )
+from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import RunError
 
@@ -56,12 +56,12 @@ WAITS: list[tuple[Waiting, dict[str, Any]]] = [
 @pytest.mark.parametrize(("said", "stored"), WAITS)
 def test_what_is_waited_for_is_read_as_it_was_written(said: Waiting, stored: dict[str, Any]) -> None:
     assert orjson.loads(said.payload.raw) == said.payload.value == stored
-    assert payloads.read_wait(Payload.parse(said.payload.raw)) == said
+    assert event_payloads.read_wait(Payload.parse(said.payload.raw)) == said
 
 
 def test_a_kept_signal_that_ends_a_wait_at_once_is_stored_as_one_that_is_taken_later() -> None:
     at_once = SignalAwaited({"go": None}, names_event=False, taken=SignalTaken("go", 3))
-    assert payloads.read_wait(at_once.payload) == SignalTaken("go", 3)
+    assert event_payloads.read_wait(at_once.payload) == SignalTaken("go", 3)
 
 
 @pytest.mark.parametrize(
@@ -71,12 +71,12 @@ def test_a_kept_signal_that_ends_a_wait_at_once_is_stored_as_one_that_is_taken_l
 def test_what_the_engine_notes_is_read_as_it_was_written(
     said: DefinitionSet | FunctionPostponed | ReplayRules,
 ) -> None:
-    assert payloads.read_system(Payload.parse(said.payload.raw)) == said
-    assert payloads.read_rules(said.payload) == (said if isinstance(said, ReplayRules) else None)
+    assert event_payloads.read_system(Payload.parse(said.payload.raw)) == said
+    assert event_payloads.read_rules(said.payload) == (said if isinstance(said, ReplayRules) else None)
 
 
 def test_a_note_of_a_person_is_none_of_the_engine() -> None:
-    assert payloads.read_system(Payload.of({"note": "seen"})) is None
+    assert event_payloads.read_system(Payload.of({"note": "seen"})) is None
 
 
 FORMS: list[tuple[Any, Any]] = [
@@ -100,14 +100,14 @@ def test_a_form_is_stored_as_it_has_always_been(said: Any, stored: Any) -> None:
 
 
 def test_the_parts_that_are_asked_for_are_read() -> None:
-    assert payloads.read_input(InputSet(Payload.of(7)).payload) == 7
-    assert payloads.read_retry_time(RetryScheduled(ERROR, NOON_MS).payload) == NOON_MS
-    assert payloads.read_error(NodeFailed(ERROR).payload) == ERROR.as_json()
-    assert payloads.read_items(LoopOpened(None).payload) is None
-    assert payloads.read_recovered(Recovered(3, 2, 1).payload) == Recovered(3, 2, 1)
-    assert payloads.read_signal(SignalReceived("go", MATCH, "k").payload) == SignalReceived("go", MATCH, "k")
+    assert event_payloads.read_input(InputSet(Payload.of(7)).payload) == 7
+    assert event_payloads.read_retry_time(RetryScheduled(ERROR, NOON_MS).payload) == NOON_MS
+    assert event_payloads.read_error(NodeFailed(ERROR).payload) == ERROR.as_json()
+    assert event_payloads.read_items(LoopOpened(None).payload) is None
+    assert event_payloads.read_recovered(Recovered(3, 2, 1).payload) == Recovered(3, 2, 1)
+    assert event_payloads.read_signal(SignalReceived("go", MATCH, "k").payload) == SignalReceived("go", MATCH, "k")
     definition = Event(2, EventType.SYSTEM_SET, "", "", 0, DefinitionSet(MATCH).payload, 0)
-    assert payloads.read_definition([definition]) == {"a": 1} and payloads.read_definition([]) is None
+    assert event_payloads.read_definition([definition]) == {"a": 1} and event_payloads.read_definition([]) is None
 
 
 @pytest.mark.parametrize("rows", [frozenset(), frozenset({7}), frozenset({9, 7}), frozenset(range(7, 900))])

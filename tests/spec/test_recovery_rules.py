@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.engine.rules.payloads import Recovered
+from anabranch.engine.rules.event_payloads import Recovered
 from anabranch.engine.rules.shared.blame import (
     ANY_CAPACITY,
     CRASHES_MAX,

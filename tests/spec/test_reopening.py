@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from anabranch.engine.handling import Helpers
 from anabranch.engine.rules.drawn.drawn_state import NO_CONTEXT
+from anabranch.engine.rules.event_payloads import left_out_by
 from anabranch.engine.rules.events import ENDINGS, ActivationKey, EventType, Status
 from anabranch.engine.rules.history import ActivationStatus, History, activations_of
-from anabranch.engine.rules.payloads import left_out_by
 from anabranch.engine.rules.repair.retry_plan import plan_retry
 from anabranch.engine.rules.shared.left_out import is_left_out, together
 from anabranch.engine.rules.stimuli import PauseRequested

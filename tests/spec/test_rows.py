@@ -6,9 +6,9 @@ import pytest
 
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.drawn.drawn_state import InstanceState
+from anabranch.engine.rules.event_payloads import read_definition
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.evolve import evolve
-from anabranch.engine.rules.payloads import read_definition
 from anabranch.engine.rules.stimuli import Started
 from anabranch.engine.rules.values import Payload
 from tests.spec.drawings import condition, drawn, loop

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from anabranch.engine.rules.decide import decide
+from anabranch.engine.rules.event_payloads import SignalReceived
 from anabranch.engine.rules.events import ENDINGS, ActivationKey, Event, EventType
 from anabranch.engine.rules.evolve import evolve, new_state
-from anabranch.engine.rules.payloads import SignalReceived
 from anabranch.engine.rules.shared.run_state import SignalWaits
 from anabranch.engine.rules.stimuli import LogReloaded
 from anabranch.engine.rules.values import Payload

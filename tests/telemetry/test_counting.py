@@ -11,7 +11,7 @@ from anabranch.engine.rules.events import Status
 from anabranch.errors import StoreUnavailable
 from anabranch.handlers import builtin_types
 from anabranch.service import WorkflowService
-from anabranch.telemetry import Feed, Meters
+from anabranch.telemetry import Meters, TelemetryRecorder
 from anabranch.testing.memory_store.memory_store import Faults, MemoryDatabase, MemoryStore
 from tests.engine.conftest import Log
 
@@ -40,7 +40,9 @@ async def test_a_commit_without_an_answer_counts_once() -> None:
     trouble, meters = Trouble(), Meters()
     store = MemoryStore(MemoryDatabase(now=lambda: int(time.time() * 1000)), faults=trouble)
     types = builtin_types()
-    engine = Engine(store=store, handlers=types, options=EngineOptions(evaluations_max=1), telemetry=Feed(meters))
+    engine = Engine(
+        store=store, handlers=types, options=EngineOptions(evaluations_max=1), telemetry=TelemetryRecorder(meters)
+    )
     service = WorkflowService(engine=engine, node_types=types, retention_days_max=365, pending_max=1_000)
     nodes = [
         {"id": "start", "type": "start"},

@@ -10,8 +10,8 @@ import pytest
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.errors import StoreUnavailable
 from anabranch.run_requests import StartOptions
-from anabranch.telemetry import feed
-from anabranch.telemetry.feed import DRAWN, OTHER, Histogram, MeasuredRun, Meters, ShownNames
+from anabranch.telemetry import run_meters
+from anabranch.telemetry.run_meters import DRAWN, OTHER, Histogram, MeasuredRun, Meters, ShownNames
 from tests.telemetry.conftest import Open
 from tests.telemetry.workflows import FLAKY, MANY, ORDER
 
@@ -215,7 +215,9 @@ async def test_names_are_shown_at_most_so_long(opened: Open) -> None:
     run = await process.start("shop")
     for end in "ab":
         await process.signal(run, "e" * 200 + end)
-    assert (await process.numbers())["workflow_signals_total", "shop", "e" * (feed.LABEL_CHARACTERS_MAX - 1) + "…"] == 2
+    assert (await process.numbers())[
+        "workflow_signals_total", "shop", "e" * (run_meters.LABEL_CHARACTERS_MAX - 1) + "…"
+    ] == 2
 
 
 async def test_test_runs_are_not_counted(opened: Open) -> None:
@@ -254,7 +256,7 @@ async def test_a_held_run_is_followed(opened: Open) -> None:
 
 
 async def test_names_without_end_make_labels_with_an_end(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "STEPS_MAX", 5)
+    monkeypatch.setattr(run_meters, "STEPS_MAX", 5)
     process = await opened(MANY)
     await process.ended(await process.start("many", {"steps": 20}))
 
@@ -274,7 +276,7 @@ def test_a_coded_workflow_cannot_stand_among_those_whose_names_are_hidden() -> N
 
 
 def test_workflows_past_the_limit_count_as_other_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "WORKFLOWS_MAX", 3)
+    monkeypatch.setattr(run_meters, "WORKFLOWS_MAX", 3)
     counted = Meters(ShownNames.ALL)
     for number in range(10):
         meter = counted.of(_head(f"workflow-{number}"))
@@ -287,7 +289,7 @@ def test_workflows_past_the_limit_count_as_other_ones(monkeypatch: pytest.Monkey
 
 
 def test_events_past_the_limit_count_as_other_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "EVENTS_MAX", 2)
+    monkeypatch.setattr(run_meters, "EVENTS_MAX", 2)
     meter = Meters(ShownNames.ALL).of(_head("any"))
     assert meter is not None
     for event in ("a", "b", "c", "d", "a"):

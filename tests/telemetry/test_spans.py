@@ -20,7 +20,7 @@ from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import SettingsError, StoreUnavailable
 from anabranch.handlers import node_type
 from anabranch.settings import Settings
-from anabranch.telemetry import feed, otlp
+from anabranch.telemetry import otlp, run_meters
 from tests.telemetry.conftest import Collector, Open
 from tests.telemetry.workflows import FLAKY, ORDER, PARENT, TRACING, current_span
 
@@ -189,7 +189,7 @@ async def test_a_cancel_of_a_parked_run_closes_the_spans_of_what_it_was_in(
     opened: Open, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody held it: who cancels it reads from its log, in pages, what was open."""
-    monkeypatch.setattr(feed, "PAGE_ROWS", 2)
+    monkeypatch.setattr(run_meters, "PAGE_ROWS", 2)
     worker, front = await opened(), await opened(works=False, otlp_endpoint=collector.url)
     wait = {"id": "ask", "type": "waitForEvent", "config": {"event": "answer"}}
     await worker.save("asks", {"id": "first", "type": "set", "config": {"values": {}}}, wait, END)

@@ -15,10 +15,10 @@ from anabranch.engine.store.opening import open_store
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.handlers.registry import load_types
 from anabranch.service import WorkflowService
+from anabranch.triggers.run_starter import Starter
 from anabranch.triggers.schedules.schedule_service import ScheduleService
 from anabranch.triggers.schedules.schedule_table import ScheduleTable
 from anabranch.triggers.schedules.scheduler import Scheduler
-from anabranch.triggers.starting import Starter
 from anabranch.triggers.topics.publisher import OWN_MS, Publisher
 from anabranch.triggers.topics.topic_service import TopicService
 from anabranch.triggers.topics.topic_tables import TopicTable

@@ -11,9 +11,9 @@ from anabranch.app import build
 from anabranch.engine.hints.leadership import APART_MS
 from anabranch.engine.ports import Clock
 from anabranch.settings import Settings
+from anabranch.triggers.run_starter import Starter
 from anabranch.triggers.schedules.saved_schedules import SavedSchedules
 from anabranch.triggers.schedules.scheduler import Scheduler
-from anabranch.triggers.starting import Starter
 from anabranch.triggers.topics.publisher import Publisher
 from anabranch.triggers.topics.saved_topics import SavedTopics
 from tests.engine.test_leadership import BOUND_S, Worker, World

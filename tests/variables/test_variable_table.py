@@ -20,7 +20,7 @@ from anabranch.errors import (
     WorkflowIsCoded,
 )
 from anabranch.variables import variable_table
-from anabranch.variables.kept_variables import LISTED_VALUE_BYTES_MAX, VALUE_BYTES_MAX, Owner, owner_of_workflow
+from anabranch.variables.saved_variables import LISTED_VALUE_BYTES_MAX, VALUE_BYTES_MAX, Owner, owner_of_workflow
 from anabranch.variables.variable_schema import variables as variables_in_store
 from anabranch.variables.variable_table import VariableTable
 

@@ -13,11 +13,11 @@ import logging
 from collections.abc import Mapping
 from itertools import islice
 
-from anabranch.engine.observe import REMEMBERED_MS, Acknowledged
+from anabranch.engine.observers import REMEMBERED_MS, Acknowledged
 from anabranch.engine.poller import Poller
 from anabranch.engine.ports import Clock, Epoch, Position, Store
+from anabranch.engine.rules.event_payloads import RunSuspended
 from anabranch.engine.rules.events import SuspendReason
-from anabranch.engine.rules.payloads import RunSuspended
 from anabranch.engine.rules.shared.log_limit import UNLIMITED_LOG
 from anabranch.errors import StoreUnavailable
 

@@ -14,13 +14,19 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from anabranch.engine.log_pages import pages_of
-from anabranch.engine.observe import CommittedEvents, Observers
+from anabranch.engine.observers import CommittedEvents, Observers
 from anabranch.engine.ownership.history_watch import suspend_for_lost_rows
-from anabranch.engine.ownership.owned import NAMES_SHOWN_MAX, OwnedInstance, OwnedInstances, StartResult, owner_of
+from anabranch.engine.ownership.owned_instances import (
+    NAMES_SHOWN_MAX,
+    OwnedInstance,
+    OwnedInstances,
+    StartResult,
+    owner_of,
+)
 from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Clock, InstanceRow, Loaded, Store
+from anabranch.engine.rules.event_payloads import RunSuspended
 from anabranch.engine.rules.events import Event, Status, SuspendReason
 from anabranch.engine.rules.evolve import AnyState, evolve, new_state
-from anabranch.engine.rules.payloads import RunSuspended
 from anabranch.engine.rules.shared.failures import as_refused, who_did
 from anabranch.engine.rules.shared.log_limit import ROW_WEIGHT, UNLIMITED_LOG
 from anabranch.engine.rules.shared.run_state import InstanceHead

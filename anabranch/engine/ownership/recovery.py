@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.log_pages import pages_of
-from anabranch.engine.observe import Observers
+from anabranch.engine.observers import Observers
 from anabranch.engine.orchestrator import Orchestrator
-from anabranch.engine.ownership.owned import OfferResult
+from anabranch.engine.ownership.owned_instances import OfferResult
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.poller import STOP_S, Poller
 from anabranch.engine.ports import CLAIM_WEIGHT_MAX, ClaimRequest, Clock, Loaded, ParkedRun, Store, TenantCapacities

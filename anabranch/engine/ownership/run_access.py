@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from anabranch.engine.ownership.owned import OwnedInstance, OwnedInstances
+from anabranch.engine.ownership.owned_instances import OwnedInstance, OwnedInstances
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.stimuli import StepReport
 

@@ -29,9 +29,9 @@ from anabranch.engine.ports.store_records import (
     WorkflowEntry,
     WorkflowVersion,
 )
+from anabranch.engine.rules.event_payloads import RunResumed, RunSuspended
 from anabranch.engine.rules.events import ActivationKey, Event, Status
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter
-from anabranch.engine.rules.payloads import RunResumed, RunSuspended
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
@@ -285,7 +285,7 @@ class Store(Protocol):
     async def count_unclaimed(self) -> int:
         """How many instances of all tenants a worker could claim now: due, owned by nobody, and not paused."""
 
-    # -- upkeep ---------------------------------------------------------------------------
+    # -- housekeeping ---------------------------------------------------------------------
     async def count_open(self) -> OpenRuns:
         """Counts the open runs of all tenants, without test runs, in a scan of the open runs."""
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead
+from anabranch.engine.rules.event_payloads import RunReopened
 from anabranch.engine.rules.events import ActivationKey, Event, Status, SuspendReason
-from anabranch.engine.rules.payloads import RunReopened
 from anabranch.engine.rules.shared.blame import ANY_CAPACITY, CRASHES_MAX, Blame, SuspectCapacity
 from anabranch.engine.rules.shared.left_out import Ranges
 from anabranch.engine.rules.shared.log_limit import ROW_WEIGHT

@@ -15,9 +15,9 @@ from typing import Any
 import orjson
 
 from anabranch.engine.rules.duration import parse_duration
+from anabranch.engine.rules.event_payloads import read_signal, read_wait
 from anabranch.engine.rules.events import ENDINGS, ActivationKey, Event, EventType
 from anabranch.engine.rules.graph.plan import Body, CallbackInReach, PlanNode
-from anabranch.engine.rules.payloads import read_signal, read_wait
 
 CALLBACK_TYPE = "waitForWebhook"
 """The type of the nodes that wait for a callback."""

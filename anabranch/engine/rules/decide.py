@@ -31,10 +31,10 @@ from anabranch.engine.rules.drawn.outcomes import (
     open_wait,
     returned,
 )
+from anabranch.engine.rules.event_payloads import RunCancelledPayload
 from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, EventType
 from anabranch.engine.rules.evolve import AnyState
 from anabranch.engine.rules.graph.plan import PlanEdge, PlanNode, RegionExit
-from anabranch.engine.rules.payloads import RunCancelledPayload
 from anabranch.engine.rules.shared.decisions import (
     NOTHING,
     Decision,

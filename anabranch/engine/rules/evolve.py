@@ -27,9 +27,7 @@ from anabranch.engine.rules.drawn.drawn_state import (
     Scope,
 )
 from anabranch.engine.rules.drawn.scopes import scope_key_of
-from anabranch.engine.rules.events import ERROR_HANDLE, Event, EventType
-from anabranch.engine.rules.graph.plan import AGAIN, Body, Plan, PlanNode
-from anabranch.engine.rules.payloads import (
+from anabranch.engine.rules.event_payloads import (
     DelayStarted,
     handled_error,
     read_error,
@@ -39,6 +37,8 @@ from anabranch.engine.rules.payloads import (
     read_trigger,
     read_wait,
 )
+from anabranch.engine.rules.events import ERROR_HANDLE, Event, EventType
+from anabranch.engine.rules.graph.plan import AGAIN, Body, Plan, PlanNode
 from anabranch.engine.rules.shared.blame import Suspicion
 from anabranch.engine.rules.shared.left_out import is_left_out
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit

@@ -14,8 +14,7 @@ from typing import Any, TypeAlias
 
 from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID, Mark, StepKind
 from anabranch.engine.rules.drawn.scopes import base_of, is_item_of, scope_key_of
-from anabranch.engine.rules.events import ENDINGS, ERROR_HANDLE, LOOP_HANDLE, ActivationKey, Event, EventType, Status
-from anabranch.engine.rules.payloads import (
+from anabranch.engine.rules.event_payloads import (
     ChildAwaited,
     DelayStarted,
     RunReopened,
@@ -38,6 +37,7 @@ from anabranch.engine.rules.payloads import (
     read_trigger,
     read_wait,
 )
+from anabranch.engine.rules.events import ENDINGS, ERROR_HANDLE, LOOP_HANDLE, ActivationKey, Event, EventType, Status
 from anabranch.engine.rules.shared.left_out import NOTHING_LEFT_OUT, Ranges, is_left_out
 from anabranch.engine.rules.values import EMPTY, Payload
 

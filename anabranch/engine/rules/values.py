@@ -1,7 +1,7 @@
 """JSON values as the log keeps them: checked and encoded once, never copied.
 
 Used where a value enters (task worker, start, signals) and by the stores when they read one back. Everything stored is
-a `Payload`: the value and its JSON text.
+a `Payload`: the value and its JSON text. The limits of a value, and so of an input or output, are here.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from anabranch.engine.rules.value_parts import Part, StoredValue
 from anabranch.engine.rules.values import DividedPayload, Payload
 from anabranch.engine.store.schema import stored_values, value_references, workflow_instances
 from anabranch.engine.store.sql.component import SqlComponent
+from anabranch.engine.store.sql.database_errors import DataRefused
 from anabranch.engine.store.sql.dialect import Dialect
-from anabranch.engine.store.sql.faults import DataRefused
 
 # 16 MB of JSON: the values of the runs that are looked at and taken over at the moment; decoded a few times that.
 CACHE_BYTES = 16 * 1_048_576

@@ -18,13 +18,13 @@ from typing import Any
 import orjson
 
 from anabranch.errors import NodeFailure
-from anabranch.queries.answers import Collector
 from anabranch.queries.drivers.memory import MemoryLimiter
 from anabranch.queries.drivers.orders import DatabaseTarget, Order
 from anabranch.queries.drivers.own_database import OWN_DATABASE, OWN_TABLES
 from anabranch.queries.drivers.serve import Send, Started
 from anabranch.queries.parameters import Bound, Document
 from anabranch.queries.query_faults import failed, not_allowed, source_refused, timed_out, too_powerful, unreachable
+from anabranch.queries.query_results import Collector
 
 try:
     import pymysql

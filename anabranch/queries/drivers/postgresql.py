@@ -21,9 +21,8 @@ from psycopg.adapt import AdaptersMap, Loader
 from psycopg.types.json import Jsonb
 
 from anabranch.errors import NodeFailure
-from anabranch.queries.answers import Collector
 from anabranch.queries.drivers.memory import MemoryLimiter
-from anabranch.queries.drivers.node_values import NODE_LOADERS
+from anabranch.queries.drivers.nodejs_values import NODE_LOADERS
 from anabranch.queries.drivers.orders import DatabaseTarget, Order
 from anabranch.queries.drivers.own_database import OWN_DATABASE, OWN_TABLES
 from anabranch.queries.drivers.serve import Send, Started
@@ -37,6 +36,7 @@ from anabranch.queries.query_faults import (
     too_powerful,
     unreachable,
 )
+from anabranch.queries.query_results import Collector
 
 # 2 s for the server to notice that the client is gone, if its own timeout does not end the query first.
 _CLIENT_CHECK_MS = 2_000

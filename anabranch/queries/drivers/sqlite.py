@@ -18,13 +18,13 @@ from urllib.parse import quote
 import orjson
 
 from anabranch.errors import NodeFailure
-from anabranch.queries.answers import Collector
 from anabranch.queries.drivers.memory import TEMPORARY_FILE_BYTES, MemoryLimiter, limit_files
 from anabranch.queries.drivers.orders import DatabaseTarget, Order
 from anabranch.queries.drivers.own_database import OWN_DATABASE, OWN_TABLES
 from anabranch.queries.drivers.serve import Send, Started
 from anabranch.queries.parameters import Bound, Document
 from anabranch.queries.query_faults import failed, not_allowed, source_refused, timed_out, too_large, unreachable
+from anabranch.queries.query_results import Collector
 
 # 1,000 steps of SQLite's machine take well below a millisecond: so late a timeout is noticed.
 _STEPS_BETWEEN_LOOKS = 1_000

@@ -15,10 +15,10 @@ from typing import Any
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.values import is_storable
 from anabranch.errors import NodeFailure, NotFound, QueryFailed, SourceTooPowerful
-from anabranch.queries.engine import QueryEngine
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.limits import STATEMENT_TIMEOUT_MS, STATEMENT_TIMEOUT_MS_MAX
 from anabranch.queries.parameters import ParametersRefused, declaration_of, read_parameters
+from anabranch.queries.query_engine import QueryEngine
 from anabranch.queries.query_faults import RoleTooPowerful
 from anabranch.queries.saved.saved_queries import DataQuery, DataSource, SavedQueries, SavedSource
 from anabranch.queries.sources import LocalPaths, ReadyUrl, ServerSource, SqliteSource, read_source

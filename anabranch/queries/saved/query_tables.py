@@ -14,7 +14,7 @@ from sqlalchemy import Connection, CursorResult, Select, Table, and_, delete, in
 
 from anabranch.audit.audit_recording import record_audit_event
 from anabranch.engine.store.sql.component import SqlComponent
-from anabranch.engine.store.sql.faults import DuplicateRefused
+from anabranch.engine.store.sql.database_errors import DuplicateRefused
 from anabranch.engine.store.sql.reading.reads import is_uuid
 from anabranch.errors import DataSourceInUse, NameTaken, NotFound
 from anabranch.queries.saved.query_schema import data_queries, data_sources

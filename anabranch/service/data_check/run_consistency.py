@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from anabranch.engine.ports import InstanceRow
+from anabranch.engine.rules.event_payloads import read_signal
 from anabranch.engine.rules.events import ENDINGS, TERMINALS, ActivationKey, Event, EventType, Status
 from anabranch.engine.rules.evolve import AnyState, outstanding
-from anabranch.engine.rules.payloads import read_signal
 from anabranch.engine.rules.shared.left_out import Ranges, is_left_out
 from anabranch.service.data_check.data_finding import DataFault
 

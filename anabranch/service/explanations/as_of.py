@@ -14,12 +14,12 @@ from typing import Any
 
 from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot, InstanceState
 from anabranch.engine.rules.drawn.scopes import pass_path, scope_key_of
+from anabranch.engine.rules.event_payloads import left_out_by
 from anabranch.engine.rules.events import ActivationKey, Event
 from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, new_state
 from anabranch.engine.rules.graph.document import GraphEdge
 from anabranch.engine.rules.graph.plan import Body, Plan, PlanNode
 from anabranch.engine.rules.history import ActivationStatus, ActivationView, History, loop_of
-from anabranch.engine.rules.payloads import left_out_by
 from anabranch.engine.rules.shared.run_state import InstanceHead
 
 CONDITION_TYPE = "condition"

@@ -17,12 +17,12 @@ from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot, InstanceState
 from anabranch.engine.rules.drawn.scopes import is_item_of
+from anabranch.engine.rules.event_payloads import DEFINITION_SEQ, read_definition
 from anabranch.engine.rules.graph.control_flow.structure import structure_of
 from anabranch.engine.rules.graph.document import GraphEdge, parse
 from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.history import ActivationView
 from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.rules.payloads import DEFINITION_SEQ, read_definition
 from anabranch.errors import InvalidRequest, NotFound, RunTooLarge
 from anabranch.service.definitions.checks import Checks
 from anabranch.service.definitions.pause_verbs import paused_by

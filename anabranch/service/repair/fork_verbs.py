@@ -13,12 +13,12 @@ from typing import Any
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.ports import InstanceHead, InstanceRow, Transition
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND, CodedPlan
+from anabranch.engine.rules.event_payloads import read_input, read_trigger
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.document import DOCUMENT_BYTES_MAX
 from anabranch.engine.rules.graph.node_types import DATA_QUERY_TYPE
 from anabranch.engine.rules.graph.plan import Plan
-from anabranch.engine.rules.payloads import read_input, read_trigger
 from anabranch.engine.rules.repair.coded_fork import plan_coded_fork
 from anabranch.engine.rules.repair.fork_plan import FORK_ROWS_MAX, ForkCut, ForkPlan, RecordedRun, plan_fork
 from anabranch.engine.rules.stimuli import Started

@@ -12,10 +12,10 @@ from typing import Any
 
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.ports import FamilyReopening, InstanceRow, Reopening
+from anabranch.engine.rules.event_payloads import Redo, RunCancelledPayload, RunReopened, reopenings_in
 from anabranch.engine.rules.events import ActivationKey, Event, Status
 from anabranch.engine.rules.history import ActivationFilter
 from anabranch.engine.rules.instants import to_iso_or_none
-from anabranch.engine.rules.payloads import Redo, RunCancelledPayload, RunReopened, reopenings_in
 from anabranch.engine.rules.repair.retry_plan import AwaitedChild, RetryPlan, plan_retry
 from anabranch.engine.rules.shared.left_out import together
 from anabranch.engine.rules.shared.run_state import InstanceHead

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.engine.ports import InstanceRow, Store
-from anabranch.engine.rules.payloads import DEFINITION_SEQ, read_definition, read_test_run
+from anabranch.engine.rules.event_payloads import DEFINITION_SEQ, read_definition, read_test_run
 from anabranch.engine.rules.test_runs import WHOLE, TestRunPlan
 from anabranch.errors import NotFound
 from anabranch.service.runs.run_view import run_summary

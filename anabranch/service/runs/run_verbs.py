@@ -14,8 +14,8 @@ from functools import cached_property, partial
 from typing import Any
 
 from anabranch.engine.ports import InstanceRow, ParkedRun, Store
+from anabranch.engine.rules.event_payloads import RunResumed, RunSuspended
 from anabranch.engine.rules.events import Status, SuspendReason
-from anabranch.engine.rules.payloads import RunResumed, RunSuspended
 from anabranch.engine.rules.shared.decisions import PAUSED_HINT
 from anabranch.engine.rules.shared.run_state import SignalWaits
 from anabranch.engine.rules.stimuli import CancelRequested, PauseRequested, ResumeRequested, SignalSent

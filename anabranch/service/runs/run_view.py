@@ -13,10 +13,7 @@ from typing import Any
 from anabranch.engine.ports import ActivationPage, InstanceRow, RunReading
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.coded.trace import trace
-from anabranch.engine.rules.events import Event, Status
-from anabranch.engine.rules.history import ActivationStatus, ActivationView, RunEnd, activations_of, run_end
-from anabranch.engine.rules.instants import to_iso, to_iso_or_none
-from anabranch.engine.rules.payloads import (
+from anabranch.engine.rules.event_payloads import (
     ChildAwaited,
     DelayStarted,
     FunctionPostponed,
@@ -26,6 +23,9 @@ from anabranch.engine.rules.payloads import (
     read_suspension,
     read_system,
 )
+from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.history import ActivationStatus, ActivationView, RunEnd, activations_of, run_end
+from anabranch.engine.rules.instants import to_iso, to_iso_or_none
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.values import Payload
 from anabranch.run_requests import COMMAND_LINE

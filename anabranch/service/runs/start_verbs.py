@@ -15,12 +15,12 @@ from anabranch.engine.lifecycle import Engine
 from anabranch.engine.plans import TEST_VERSION, ActiveVersions
 from anabranch.engine.ports import InstanceRow, WorkflowVersion
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND, CodedPlan
+from anabranch.engine.rules.event_payloads import read_input, read_trigger
 from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.document import derive_name
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.pools import Needs
 from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.rules.payloads import read_input, read_trigger
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import Started

@@ -32,9 +32,7 @@ from anabranch.engine.ports import (
     WorkerReport,
 )
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
-from anabranch.engine.rules.events import Event, EventType, Status, SuspendReason
-from anabranch.engine.rules.graph.pools import Needs, are_served
-from anabranch.engine.rules.payloads import (
+from anabranch.engine.rules.event_payloads import (
     LOST_ROWS,
     RunCancelledPayload,
     RunFailedPayload,
@@ -43,6 +41,8 @@ from anabranch.engine.rules.payloads import (
     SignalReceived,
     read_suspension,
 )
+from anabranch.engine.rules.events import Event, EventType, Status, SuspendReason
+from anabranch.engine.rules.graph.pools import Needs, are_served
 from anabranch.engine.rules.shared.blame import (
     EXECUTING_UNKNOWN,
     Blame,

@@ -9,8 +9,8 @@ import re
 from collections.abc import Collection
 
 from anabranch.engine.ports import Transition
+from anabranch.engine.rules.event_payloads import read_signal
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
-from anabranch.engine.rules.payloads import read_signal
 
 # The memory store also refuses what PostgreSQL cannot store, so that tests do not pass here and fail there: NUL (in
 # JSON escaped, and not by an escaped backslash followed by text), lone surrogates.

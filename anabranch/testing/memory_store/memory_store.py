@@ -37,15 +37,15 @@ from anabranch.engine.ports import (
     WorkflowEntry,
     WorkflowVersion,
 )
+from anabranch.engine.rules.event_payloads import RunResumed, RunSuspended, read_input
 from anabranch.engine.rules.events import ActivationKey, Event, EventType, Status
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter
-from anabranch.engine.rules.payloads import RunResumed, RunSuspended, read_input
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter, matches, read_filters
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import NotFound, RunIsOpen
-from anabranch.testing.memory_store import memory_upkeep as memory_upkeep
+from anabranch.testing.memory_store import memory_housekeeping as memory_housekeeping
 from anabranch.testing.memory_store import reading as memory_reading
 from anabranch.testing.memory_store.database import MemoryDatabase
 from anabranch.testing.memory_store.records import Change, InstanceRecord, Transaction
@@ -412,7 +412,7 @@ class MemoryStore:
             for row in self.database.open_rows()
         )
 
-    # -- upkeep ---------------------------------------------------------------------------
+    # -- housekeeping ---------------------------------------------------------------------
     async def count_open(self) -> OpenRuns:
         await self.faults.before("count_open")
         counted = (row for row in self.database.open_rows() if not row.head.test)
@@ -420,15 +420,15 @@ class MemoryStore:
 
     async def count_runs(self, *, tenant_id: str) -> dict[str, dict[Status, int]]:
         await self.faults.before("count_runs")
-        return memory_upkeep.count_runs(self.database, tenant_id)
+        return memory_housekeeping.count_runs(self.database, tenant_id)
 
     async def count_ended(self, *, within_ms: int) -> dict[str, dict[str, dict[Status, int]]]:
         await self.faults.before("count_ended")
-        return memory_upkeep.count_ended(self.database, within_ms)
+        return memory_housekeeping.count_ended(self.database, within_ms)
 
     async def count_runs_by_version(self, *, tenant_id: str, workflow_id: str) -> dict[int, dict[Status, int]]:
         await self.faults.before("count_runs_by_version")
-        return memory_upkeep.count_runs_by_version(self.database, tenant_id, workflow_id)
+        return memory_housekeeping.count_runs_by_version(self.database, tenant_id, workflow_id)
 
     async def fold_counts(self, *, limit: int) -> bool:
         """There is nothing to fold where every look counts."""
@@ -438,7 +438,7 @@ class MemoryStore:
     async def remove_expired(self, *, limit: int) -> int | None:
         """Nobody else is ever at it."""
         await self.faults.before("remove_expired")
-        expired = memory_upkeep.expired(self.database, limit=limit)
+        expired = memory_housekeeping.expired(self.database, limit=limit)
         self.database.remove("remove_expired", expired)
         await self.faults.after("remove_expired")
         return len(expired)
@@ -558,11 +558,11 @@ class MemoryStore:
 
     async def runs_of_deleted_workflows(self, *, limit: int, workflow_id: str | None = None) -> list[tuple[str, str]]:
         await self.faults.before("runs_of_deleted_workflows")
-        return memory_upkeep.open_runs_of_deleted_workflows(self.database, workflow_id)[:limit]
+        return memory_housekeeping.open_runs_of_deleted_workflows(self.database, workflow_id)[:limit]
 
     async def delete_test_instance(self, *, tenant_id: str, instance_id: str) -> None:
         await self.faults.before("delete_test_instance")
-        if not memory_upkeep.is_ended_test_run(self.database, tenant_id=tenant_id, instance_id=instance_id):
+        if not memory_housekeeping.is_ended_test_run(self.database, tenant_id=tenant_id, instance_id=instance_id):
             raise NotFound(f"there is no ended test run {instance_id}")
         self.database.remove("delete_test_instance", [instance_id])
         await self.faults.after("delete_test_instance")

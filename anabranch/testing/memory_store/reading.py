@@ -11,9 +11,9 @@ from anabranch.engine.ports import NO_ACTIVATIONS, ActivationPage, InstanceRow, 
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID
 from anabranch.engine.rules.drawn.scopes import base_of
+from anabranch.engine.rules.event_payloads import SignalAwaited, SignalTaken, read_wait
 from anabranch.engine.rules.events import ENDINGS, ActivationKey, Event, EventType
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter, loop_of
-from anabranch.engine.rules.payloads import SignalAwaited, SignalTaken, read_wait
 from anabranch.engine.rules.shared.left_out import is_left_out
 from anabranch.testing.memory_store.records import InstanceRecord
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from anabranch.engine.ports import WHOLE_LOG_WEIGHT_MAX, InstanceRow, Loaded
+from anabranch.engine.rules.event_payloads import read_wait, signal_taken
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
-from anabranch.engine.rules.payloads import read_wait, signal_taken
 from anabranch.engine.rules.shared.left_out import is_left_out
 from anabranch.testing.memory_store.memory_refusals import unique_key
 

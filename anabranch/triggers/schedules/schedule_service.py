@@ -19,11 +19,11 @@ from anabranch.errors import ArmedByNode, NoManualStart, NotFound
 from anabranch.run_requests import StartedRun
 from anabranch.service.documents import refused
 from anabranch.service.workflow_service import WorkflowService
+from anabranch.triggers.run_starter import check_start_by_hand
 from anabranch.triggers.schedules.occurrences import MADE_UP_FOR_MAX, next_after, occurrences_between
 from anabranch.triggers.schedules.saved_schedules import SavedSchedules, Schedule
 from anabranch.triggers.schedules.schedule_documents import ParsedSchedule, read_schedule
 from anabranch.triggers.schedules.scheduler import occurrence_key, options_of, timing_of, trigger_key
-from anabranch.triggers.starting import check_start_by_hand
 
 # 10,000 schedules per tenant: were all due in one second, the last would start half a minute late on a small machine.
 SCHEDULES_MAX = 10_000

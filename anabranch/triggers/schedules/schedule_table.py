@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, Select, and_, delete, func, insert, or_,
 from anabranch.audit.audit_recording import record_audit_event
 from anabranch.engine.rules.beginnings import SCHEDULE_TYPE
 from anabranch.engine.store.sql.component import SqlComponent
-from anabranch.engine.store.sql.faults import DuplicateRefused
+from anabranch.engine.store.sql.database_errors import DuplicateRefused
 from anabranch.engine.store.sql.reading.reads import is_uuid
 from anabranch.errors import LimitReached, NameTaken
 from anabranch.triggers.schedules.saved_schedules import Schedule

@@ -19,9 +19,9 @@ from anabranch.engine.ports import Clock
 from anabranch.engine.rules.instants import to_iso
 from anabranch.errors import AnabranchError, InvalidRequest, StoreUnavailable
 from anabranch.run_requests import StartOptions
+from anabranch.triggers.run_starter import REFUSED_FOR_GOOD, Starter
 from anabranch.triggers.schedules.occurrences import BadTiming, Cron, Interval, MissedPolicy, Timing, due_occurrences
 from anabranch.triggers.schedules.saved_schedules import SavedSchedules, Schedule
-from anabranch.triggers.starting import REFUSED_FOR_GOOD, Starter
 
 logger = logging.getLogger("anabranch.triggers")
 

@@ -19,7 +19,7 @@ from anabranch.engine.poller import Poller
 from anabranch.engine.ports import Clock
 from anabranch.errors import AnabranchError, StoreUnavailable
 from anabranch.run_requests import StartOptions
-from anabranch.triggers.starting import REFUSED_FOR_GOOD, Starter
+from anabranch.triggers.run_starter import REFUSED_FOR_GOOD, Starter
 from anabranch.triggers.topics.saved_topics import (
     FAILED_TOPIC,
     FAILURE_KEY_PREFIX,

@@ -16,7 +16,7 @@ from anabranch.engine.rules.values import check_key, checked_payload
 from anabranch.errors import ArmedByNode, InvalidRequest, NoManualStart, NotFound
 from anabranch.service.documents import check_fields, refused
 from anabranch.service.workflow_service import WorkflowService
-from anabranch.triggers.starting import check_start_by_hand
+from anabranch.triggers.run_starter import check_start_by_hand
 from anabranch.triggers.topics.publisher import Publisher
 from anabranch.triggers.topics.saved_topics import Message, SavedTopics, Subscription
 from anabranch.triggers.topics.topic_patterns import head_of, problem_of_pattern, problem_of_topic

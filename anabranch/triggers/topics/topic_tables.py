@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Select, and_, delete, func, insert, select, u
 from anabranch.audit.audit_recording import record_audit_event
 from anabranch.engine.rules.beginnings import TOPIC_TYPE
 from anabranch.engine.store.sql.component import SqlComponent
-from anabranch.engine.store.sql.faults import DuplicateRefused
+from anabranch.engine.store.sql.database_errors import DuplicateRefused
 from anabranch.engine.store.sql.reading.reads import is_uuid
 from anabranch.errors import LimitReached, TooManyPending
 from anabranch.triggers.topics.saved_topics import Delivery, Message, Subscription

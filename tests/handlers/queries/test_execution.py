@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from anabranch.queries.answers import QueryResult
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.limits import Limits
 from anabranch.queries.query_execution import THREADS_MAX, Executions
+from anabranch.queries.query_results import QueryResult
 from anabranch.queries.query_session import QueryExecution
 from anabranch.queries.statement import read_statement
 

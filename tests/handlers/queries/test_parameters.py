@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from anabranch.errors import NodeFailure
-from anabranch.queries.answers import column_names, json_form
 from anabranch.queries.parameters import Document, ParametersRefused, bind, read_parameters
 from anabranch.queries.query_faults import Mask
+from anabranch.queries.query_results import column_names, json_form
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ import pytest
 
 from anabranch.engine.store.opening import dialect_of
 from anabranch.errors import InvalidRequest, NodeFailure, NonRetryable, QueryFailed, SettingsError
-from anabranch.queries.engine import QueryEngine
 from anabranch.queries.limits import Limits
+from anabranch.queries.query_engine import QueryEngine
 from anabranch.queries.saved.data_service import DataService
 from anabranch.queries.saved.query_tables import DataQueries
 from anabranch.queries.sources import LocalPaths

@@ -13,8 +13,7 @@ from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, F
 from anabranch.engine.rules.coded.replaying import replay_rules
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
 from anabranch.engine.rules.drawn.outcomes import CONTEXT_BYTES_MAX
-from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, EventType, SuspendReason
-from anabranch.engine.rules.payloads import (
+from anabranch.engine.rules.event_payloads import (
     ChildAwaited,
     DelayStarted,
     FunctionPaused,
@@ -23,6 +22,7 @@ from anabranch.engine.rules.payloads import (
     RunCancelledPayload,
     RunSuspended,
 )
+from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, EventType, SuspendReason
 from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.rules.shared.decisions import (
     NOTHING,

@@ -12,8 +12,7 @@ from typing import TypeAlias, final
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, NO_MARK, Mark, scope_of_attempt
 from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
-from anabranch.engine.rules.events import ActivationKey, Event, EventType
-from anabranch.engine.rules.payloads import (
+from anabranch.engine.rules.event_payloads import (
     FunctionPaused,
     FunctionPostponed,
     ReplayRules,
@@ -24,6 +23,7 @@ from anabranch.engine.rules.payloads import (
     read_system,
     read_wait,
 )
+from anabranch.engine.rules.events import ActivationKey, Event, EventType
 from anabranch.engine.rules.shared.run_state import (
     EVOLVE_SHARED,
     InstanceHead,

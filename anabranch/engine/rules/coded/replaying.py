@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from anabranch.engine.rules.payloads import ReplayRules
+from anabranch.engine.rules.event_payloads import ReplayRules
 
 LOOP_VERSION = 1
 """Of the event loop's rules. Runs of versions before it have none in their rows."""

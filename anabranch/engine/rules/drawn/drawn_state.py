@@ -30,7 +30,7 @@ from anabranch.engine.rules.graph.loop_config import CURSOR_POSITION
 from anabranch.engine.rules.graph.plan import Body, LoopSpec, Plan, PlanNode
 from anabranch.engine.rules.shared.run_state import InstanceHead, OpenActivation, Phase, RunState
 from anabranch.engine.rules.templates.budget import TemplateBudget
-from anabranch.engine.rules.templates.facts import Facts
+from anabranch.engine.rules.templates.builtin_variables import Facts
 from anabranch.engine.rules.values import NULL, VALUE_BYTES_MAX, Payload
 from anabranch.errors import AnabranchError, RunError, ValueTooLarge
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
 from anabranch.engine.rules.drawn.drawn_state import Activation, LoopRun, RegionRun, Scope, error_of
 from anabranch.engine.rules.drawn.scopes import depth_of, pass_path
+from anabranch.engine.rules.event_payloads import ChildAwaited, DelayStarted, LoopOpened, NodeFailed
 from anabranch.engine.rules.events import DEFAULT_HANDLE, EventType
 from anabranch.engine.rules.evolve import failure_handle
-from anabranch.engine.rules.payloads import ChildAwaited, DelayStarted, LoopOpened, NodeFailed
 from anabranch.engine.rules.shared.decisions import (
     DrawnDecisionBuilder,
     child_result,

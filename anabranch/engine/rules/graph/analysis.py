@@ -13,15 +13,15 @@ from typing import Any
 from anabranch.engine.rules.beginnings import START_TYPE
 from anabranch.engine.rules.callbacks import CALLBACK_TYPE, CALLBACKS_NAME
 from anabranch.engine.rules.events import ERROR_HANDLE
-from anabranch.engine.rules.graph.control_flow.entries import is_copy
 from anabranch.engine.rules.graph.control_flow.flow import Flow
+from anabranch.engine.rules.graph.control_flow.loop_entries import is_copy
 from anabranch.engine.rules.graph.control_flow.structure import ORIGIN, Structure, loops_around
 from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode
 from anabranch.engine.rules.graph.loop_config import FOR_EACH, LOOP_TYPE, is_while
-from anabranch.engine.rules.graph.node_facts import NodeFacts
+from anabranch.engine.rules.graph.node_checks import NodeFacts
 from anabranch.engine.rules.graph.node_types import NodeType
 from anabranch.engine.rules.graph.warnings import CODE_FIELD, CODE_TYPES, never_live
-from anabranch.engine.rules.templates.facts import PATHS
+from anabranch.engine.rules.templates.builtin_variables import PATHS
 from anabranch.engine.rules.templates.references import context_references, utf16_offset
 from anabranch.engine.rules.templates.template import texts_in
 

@@ -14,13 +14,14 @@ from typing import Any
 
 from anabranch.engine.rules.beginnings import START_TYPE, WEBHOOK_TYPE
 from anabranch.engine.rules.callbacks import CALLBACK_TYPE, callbacks_in_reach
+from anabranch.engine.rules.event_payloads import NODE_DISABLED, NODE_PINNED
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, ERROR_HANDLE
 from anabranch.engine.rules.graph import pools
-from anabranch.engine.rules.graph.control_flow.entries import original_of
+from anabranch.engine.rules.graph.control_flow.loop_entries import original_of
 from anabranch.engine.rules.graph.control_flow.structure import Structure, structure_of
 from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode, parse
 from anabranch.engine.rules.graph.loop_config import CURSOR_TYPE, LOOP_TYPE, concurrency, is_while, iterations_max
-from anabranch.engine.rules.graph.node_facts import handles_of
+from anabranch.engine.rules.graph.node_checks import handles_of
 from anabranch.engine.rules.graph.node_types import BUILTIN_TYPES, NodeTypes
 from anabranch.engine.rules.graph.plan import (
     AGAIN,
@@ -39,7 +40,6 @@ from anabranch.engine.rules.graph.plan import (
 from anabranch.engine.rules.graph.pools import DEFAULT_POOL
 from anabranch.engine.rules.graph.priorities import NORMAL
 from anabranch.engine.rules.graph.validate import refusal_of
-from anabranch.engine.rules.payloads import NODE_DISABLED, NODE_PINNED
 from anabranch.engine.rules.templates.template import Template, compile_template
 from anabranch.engine.rules.test_runs import WHOLE, Pin, TestRunPlan
 from anabranch.engine.rules.values import NULL, WEBHOOK_INPUT_BYTES_MAX, Payload

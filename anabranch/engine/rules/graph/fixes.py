@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from anabranch.engine.rules.graph.control_flow.structure import Structure
 from anabranch.engine.rules.graph.document import ERROR_HANDLINGS, JOIN_MODES, TITLE_LENGTH_MAX, Graph, derive_name
 from anabranch.engine.rules.graph.known_fields import CLOSE, EDGE_FIELDS, NODE_FIELDS, OPTION_FIELDS, WORKFLOW_FIELDS
-from anabranch.engine.rules.graph.node_facts import NodeFacts
+from anabranch.engine.rules.graph.node_checks import NodeFacts
 from anabranch.engine.rules.graph.node_types import config_fields
 from anabranch.engine.rules.graph.problems import Problem, pointer_to
 

@@ -1,6 +1,6 @@
 """The known fields of workflow documents, and the advice for an unknown one.
 
-Pure. Used by `document` and `node_facts` for warnings, and by the service for the documents that it stores. Add a new
+Pure. Used by `document` and `node_checks` for warnings, and by the service for the documents that it stores. Add a new
 field here first; without an entry it is warned about.
 """
 

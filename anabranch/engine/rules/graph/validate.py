@@ -1,7 +1,7 @@
 """Validation: all errors and warnings of a drawn workflow, and whether its runs end.
 
 Pure. Called when a workflow is saved, by `anabranch validate`, and by the editor while a user draws. It combines the
-results of other modules: `document` (form), `node_facts` (types and configs), `structure` (cycles, borders),
+results of other modules: `document` (form), `node_checks` (types and configs), `structure` (cycles, borders),
 `warnings`. It never executes anything.
 """
 
@@ -18,7 +18,7 @@ from anabranch.engine.rules.graph.control_flow.structure import Structure, struc
 from anabranch.engine.rules.graph.document import DOCUMENT_BYTES_MAX, TITLE_LENGTH_MAX, Graph, parse
 from anabranch.engine.rules.graph.fixes import fixes_of
 from anabranch.engine.rules.graph.loop_config import FOR_EACH, NEVER_MAPPED, is_list_or_template
-from anabranch.engine.rules.graph.node_facts import NodeFacts, facts_of
+from anabranch.engine.rules.graph.node_checks import NodeFacts, facts_of
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.problems import Problem, quoted
 from anabranch.engine.rules.graph.warnings import activations_max, warnings_of

@@ -21,8 +21,8 @@ from anabranch.engine.rules.events import (
     LOOP_HANDLE,
     TIMEOUT_HANDLE,
 )
-from anabranch.engine.rules.graph.control_flow.entries import is_copy
 from anabranch.engine.rules.graph.control_flow.flow import Flow, NodeSet
+from anabranch.engine.rules.graph.control_flow.loop_entries import is_copy
 from anabranch.engine.rules.graph.control_flow.regions import Region
 from anabranch.engine.rules.graph.control_flow.structure import Structure, loops_around
 from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode

@@ -13,9 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, FUNCTION_SCOPE, NO_MARK, Mark, StepKind
-from anabranch.engine.rules.events import ENDINGS, TERMINALS, ActivationKey, Event, EventType
-from anabranch.engine.rules.evolve import new_state
-from anabranch.engine.rules.payloads import (
+from anabranch.engine.rules.event_payloads import (
     FunctionPaused,
     FunctionPostponed,
     InputSet,
@@ -27,6 +25,8 @@ from anabranch.engine.rules.payloads import (
     read_wait,
     signal_taken,
 )
+from anabranch.engine.rules.events import ENDINGS, TERMINALS, ActivationKey, Event, EventType
+from anabranch.engine.rules.evolve import new_state
 from anabranch.engine.rules.repair.fork_plan import (
     ExecutionReason,
     ForkCut,

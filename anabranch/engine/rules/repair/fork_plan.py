@@ -19,11 +19,11 @@ from anabranch.engine.rules.callbacks import CALLBACK_TYPE
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.drawn.drawn_state import Activation, ContextSnapshot
 from anabranch.engine.rules.drawn.scopes import is_item_of, scope_key_of
+from anabranch.engine.rules.event_payloads import ForkedFrom, read_error, read_items, read_signal
 from anabranch.engine.rules.events import ENDINGS, ActivationKey, Event, EventType, Status
 from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, new_state
 from anabranch.engine.rules.graph.node_types import DATA_QUERY_TYPE
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
-from anabranch.engine.rules.payloads import ForkedFrom, read_error, read_items, read_signal
 from anabranch.engine.rules.repair.same_input import changed_input, secrets_read
 from anabranch.engine.rules.shared.left_out import is_left_out
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit

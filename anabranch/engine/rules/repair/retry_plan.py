@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from anabranch.engine.rules.coded.coded_state import CodedState, Step
 from anabranch.engine.rules.coded.names import StepKind
 from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState
+from anabranch.engine.rules.event_payloads import Redo
 from anabranch.engine.rules.events import TERMINALS, ActivationKey, Event, EventType
 from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, failure_handle, new_state
-from anabranch.engine.rules.payloads import Redo
 from anabranch.engine.rules.shared.child_ids import WORKFLOW_TYPE
 from anabranch.engine.rules.shared.left_out import Ranges, is_left_out, together
 from anabranch.engine.rules.shared.run_state import InstanceHead, OpenActivation, Phase

@@ -16,8 +16,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from anabranch.engine.rules.event_payloads import RunSuspended
 from anabranch.engine.rules.events import ActivationKey, SuspendReason
-from anabranch.engine.rules.payloads import RunSuspended
 
 # 3 crashes as the only suspect: one may still be an accident, but each one interrupts the other work of its process.
 CRASHES_MAX = 3

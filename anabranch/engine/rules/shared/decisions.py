@@ -16,11 +16,7 @@ from anabranch.engine.rules.coded.names import Mark
 from anabranch.engine.rules.commands import Command, Dispatch, Wake
 from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState, Phase, Scope
 from anabranch.engine.rules.drawn.scopes import pass_path
-from anabranch.engine.rules.events import TERMINALS, ActivationKey, Event, EventType, Status, SuspendReason
-from anabranch.engine.rules.evolve import AnyState, evolve, outstanding
-from anabranch.engine.rules.graph.plan import PlanNode
-from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.rules.payloads import (
+from anabranch.engine.rules.event_payloads import (
     DefinitionSet,
     InputSet,
     Recovered,
@@ -32,6 +28,10 @@ from anabranch.engine.rules.payloads import (
     SignalReceived,
     SignalTaken,
 )
+from anabranch.engine.rules.events import TERMINALS, ActivationKey, Event, EventType, Status, SuspendReason
+from anabranch.engine.rules.evolve import AnyState, evolve, outstanding
+from anabranch.engine.rules.graph.plan import PlanNode
+from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.shared.child_ids import WORKFLOW_TYPE
 from anabranch.engine.rules.shared.log_limit import ROWS_ALWAYS_TAKEN, LogFull
 from anabranch.engine.rules.shared.retry import RETRY_AFTER_MS_MAX, RetryPolicy

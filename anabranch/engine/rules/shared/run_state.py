@@ -21,8 +21,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import orjson
 
 from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch, Wake
-from anabranch.engine.rules.events import ENDINGS, ActivationKey, Event, EventType, Status, SuspendReason
-from anabranch.engine.rules.payloads import (
+from anabranch.engine.rules.event_payloads import (
     ChildAwaited,
     DelayStarted,
     Redo,
@@ -38,6 +37,7 @@ from anabranch.engine.rules.payloads import (
     read_wait,
     signal_taken,
 )
+from anabranch.engine.rules.events import ENDINGS, ActivationKey, Event, EventType, Status, SuspendReason
 from anabranch.engine.rules.shared.blame import Blame, Suspicion
 from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.rules.shared.left_out import NOTHING_LEFT_OUT, Ranges

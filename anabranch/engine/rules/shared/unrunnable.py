@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from anabranch.engine.rules.event_payloads import RunFailedPayload, RunSuspended
 from anabranch.engine.rules.events import SuspendReason
 from anabranch.engine.rules.graph import pools
 from anabranch.engine.rules.graph.pools import Needs
 from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.rules.payloads import RunFailedPayload, RunSuspended
 from anabranch.errors import RunError
 
 

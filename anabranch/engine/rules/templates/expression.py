@@ -24,7 +24,7 @@ from anabranch.engine.rules.templates.budget import (
     check_size,
     look_up,
 )
-from anabranch.engine.rules.templates.facts import NOW, PATHS, facts_of, now_of
+from anabranch.engine.rules.templates.builtin_variables import NOW, PATHS, facts_of, now_of
 from anabranch.engine.rules.templates.filter_arguments import ABSENT, Filter
 from anabranch.engine.rules.templates.filters import DEFAULT_PARAMETERS, FILTERS
 from anabranch.engine.rules.templates.operators import BINARY, COMPARISONS, UNARY, Binary

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
+from anabranch.engine.rules.event_payloads import left_out_by
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.evolve import AnyPlan
-from anabranch.engine.rules.payloads import left_out_by
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.verify.coded_check import CodedCheck
 from anabranch.engine.rules.verify.drawn_check import DrawnCheck

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from anabranch.engine.rules.events import ERROR_HANDLE, LOOP_HANDLE, ActivationKey, Event
 from anabranch.engine.rules.graph.plan import AGAIN, Body, LoopSpec, Plan, PlanNode
 from anabranch.engine.rules.templates.budget import TemplateBudget
-from anabranch.engine.rules.templates.facts import Facts
+from anabranch.engine.rules.templates.builtin_variables import Facts
 from anabranch.engine.rules.values import NULL, VALUE_BYTES_MAX, Payload
 from anabranch.errors import AnabranchError, RunError
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, StepKind, is_step_name
-from anabranch.engine.rules.events import ENDINGS, ActivationKey, Event, EventType
-from anabranch.engine.rules.payloads import (
+from anabranch.engine.rules.event_payloads import (
     FunctionPaused,
     FunctionPostponed,
     LeftBehind,
@@ -16,6 +15,7 @@ from anabranch.engine.rules.payloads import (
     read_system,
     read_wait,
 )
+from anabranch.engine.rules.events import ENDINGS, ActivationKey, Event, EventType
 from anabranch.engine.rules.shared.left_out import Ranges
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.verify.finding import FindingCode

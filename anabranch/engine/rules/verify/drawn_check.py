@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from anabranch.engine.rules.callbacks import CALLBACK_TYPE
 from anabranch.engine.rules.drawn.scopes import ScopeKey, pass_path, scope_key_of
+from anabranch.engine.rules.event_payloads import handled_error, read_error, read_input, read_items, read_trigger
 from anabranch.engine.rules.events import DEFAULT_HANDLE, ERROR_HANDLE, ActivationKey, Event, EventType
 from anabranch.engine.rules.graph.loop_config import CURSOR_POSITION
 from anabranch.engine.rules.graph.plan import AGAIN, Plan, PlanNode
-from anabranch.engine.rules.payloads import handled_error, read_error, read_input, read_items, read_trigger
 from anabranch.engine.rules.shared.left_out import Ranges
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.templates.budget import TemplateBudget
-from anabranch.engine.rules.templates.facts import Facts
+from anabranch.engine.rules.templates.builtin_variables import Facts
 from anabranch.engine.rules.values import NULL, Payload, json_equal
 from anabranch.engine.rules.verify.checked_scopes import (
     CheckedContext,

@@ -10,17 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from anabranch.engine.rules.events import (
-    DEFAULT_HANDLE,
-    ENDINGS,
-    TERMINALS,
-    TIMEOUT_HANDLE,
-    ActivationKey,
-    Event,
-    EventType,
-)
-from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.rules.payloads import (
+from anabranch.engine.rules.event_payloads import (
     ChildAwaited,
     DelayStarted,
     SignalAwaited,
@@ -31,6 +21,16 @@ from anabranch.engine.rules.payloads import (
     read_signal,
     read_wait,
 )
+from anabranch.engine.rules.events import (
+    DEFAULT_HANDLE,
+    ENDINGS,
+    TERMINALS,
+    TIMEOUT_HANDLE,
+    ActivationKey,
+    Event,
+    EventType,
+)
+from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.rules.shared.left_out import Ranges, is_left_out
 from anabranch.engine.rules.shared.log_limit import LOG_TOO_LARGE

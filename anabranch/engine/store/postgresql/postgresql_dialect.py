@@ -33,6 +33,7 @@ from anabranch.engine.store.postgresql.small_commits import PostgresqlSmallCommi
 from anabranch.engine.store.postgresql.timeouts import Timeouts
 from anabranch.engine.store.schema import metadata, set_postgresql_options
 from anabranch.engine.store.sql.component import transaction
+from anabranch.engine.store.sql.database_errors import DatabaseErrorKind
 from anabranch.engine.store.sql.dialect import (
     ENDS_SETTLE_MS,
     ClaimedRow,
@@ -46,7 +47,6 @@ from anabranch.engine.store.sql.families import (
     touches_family,
     woken_parents,
 )
-from anabranch.engine.store.sql.faults import Fault
 from anabranch.engine.store.sql.reading.input_conditions import postgresql_condition
 from anabranch.engine.store.sql.rows import (
     INSTANCE_COLUMNS,
@@ -524,24 +524,28 @@ class PostgresqlDialect:
         """Always: PostgreSQL has no counter that would rule them out."""
         return True
 
-    def fault_of(self, error: Exception) -> Fault:
+    def error_kind_of(self, error: Exception) -> DatabaseErrorKind:
         """Classifies by SQLSTATE; an error without one means a broken connection."""
         state = _sqlstate(error)
         if state is None:
             original = error.orig if isinstance(error, DBAPIError) else error
-            return Fault.UNAVAILABLE if isinstance(original, psycopg.OperationalError) else Fault.BUG
+            return (
+                DatabaseErrorKind.UNAVAILABLE
+                if isinstance(original, psycopg.OperationalError)
+                else DatabaseErrorKind.BUG
+            )
         if state == _LOCK_NOT_AVAILABLE:
-            return Fault.LOCKED
+            return DatabaseErrorKind.LOCKED
         if state in _SESSION_LOST:
             self._lose_sessions(state)
-            return Fault.STALE
+            return DatabaseErrorKind.STALE
         if state == _PLAN_OUTDATED:
-            return Fault.STALE
+            return DatabaseErrorKind.STALE
         if state[:2] == _TRY_AGAIN_CLASS:
-            return Fault.TRY_AGAIN
+            return DatabaseErrorKind.TRY_AGAIN
         if state[:2] in _REFUSED_CLASSES:
-            return Fault.REFUSED
-        return Fault.UNAVAILABLE if state[:2] in _UNAVAILABLE_CLASSES else Fault.BUG
+            return DatabaseErrorKind.REFUSED
+        return DatabaseErrorKind.UNAVAILABLE if state[:2] in _UNAVAILABLE_CLASSES else DatabaseErrorKind.BUG
 
     def is_duplicate(self, error: Exception) -> bool:
         """True for a primary key or a unique index."""

@@ -21,8 +21,8 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 
 from anabranch.engine.ports import Transition
+from anabranch.engine.store.sql.database_errors import DatabaseErrorKind, DataRefused, DuplicateRefused, LocksHeld
 from anabranch.engine.store.sql.dialect import Dialect, Outages, SmallCommits, Written
-from anabranch.engine.store.sql.faults import DataRefused, DuplicateRefused, Fault, LocksHeld
 from anabranch.errors import DatabaseUnreachable, StoreUnavailable
 
 # 5 attempts: batches are in id order, so a deadlock needs a statement of another program; five in a row mean an outage.
@@ -351,18 +351,18 @@ class ErrorVerdict:
 
 def verdict_on(error: Exception, dialect: Dialect, *, attempts_left: int, may_be_stale: bool = False) -> ErrorVerdict:
     """`may_be_stale`: a connection that turns out to be broken only means that it has not been used for a while."""
-    fault = dialect.fault_of(error)
+    kind = dialect.error_kind_of(error)
     raised: Exception | None = None
-    if fault is Fault.BUG:
+    if kind is DatabaseErrorKind.BUG:
         raised = error
-    elif fault is Fault.REFUSED:
+    elif kind is DatabaseErrorKind.REFUSED:
         refusal = DuplicateRefused if dialect.is_duplicate(error) else DataRefused
         raised = refusal(dialect.describe(error))
-    elif fault is Fault.LOCKED:
+    elif kind is DatabaseErrorKind.LOCKED:
         raised = LocksHeld(dialect.describe(error))
-    elif not attempts_left or (fault is Fault.UNAVAILABLE and not may_be_stale):
+    elif not attempts_left or (kind is DatabaseErrorKind.UNAVAILABLE and not may_be_stale):
         raised = DatabaseUnreachable(dialect.describe(error))
-    return ErrorVerdict(raised, is_lost=fault in (Fault.UNAVAILABLE, Fault.STALE))
+    return ErrorVerdict(raised, is_lost=kind in (DatabaseErrorKind.UNAVAILABLE, DatabaseErrorKind.STALE))
 
 
 class CommitProgress:

@@ -20,7 +20,7 @@ from anabranch.engine.rules.coded.coded_plan import CODED_KIND, CODED_TENANT_ID
 from anabranch.engine.rules.graph.source_texts import parse_document
 from anabranch.engine.store.sql import statements
 from anabranch.engine.store.sql.component import SqlComponent
-from anabranch.engine.store.sql.faults import DuplicateRefused
+from anabranch.engine.store.sql.database_errors import DuplicateRefused
 from anabranch.engine.store.sql.reading.reads import is_uuid
 from anabranch.errors import NameTaken, NotFound, VersionMismatch, WorkflowHasRuns
 from anabranch.triggers.arming import ArmedVersion, arm, disarm

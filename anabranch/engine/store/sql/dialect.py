@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine, TextClause
 from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.run_filter import WantedInput
-from anabranch.engine.store.sql.faults import Fault
+from anabranch.engine.store.sql.database_errors import DatabaseErrorKind
 from anabranch.engine.store.sql.rows import ExternalEvent
 
 # 10 s: more than a clock is usually set back, and more than the delay until a transaction is visible; short enough that
@@ -211,7 +211,7 @@ class Dialect(Protocol):
     def external_changes_possible(self, connection: Connection) -> bool:
         """False if certainly no other connection wrote since the last call on the same connection."""
 
-    def fault_of(self, error: Exception) -> Fault:
+    def error_kind_of(self, error: Exception) -> DatabaseErrorKind:
         """Classify an error of the driver."""
 
     def is_duplicate(self, error: Exception) -> bool:

@@ -19,9 +19,9 @@ from sqlalchemy import Connection, TextClause, text
 
 from anabranch.engine.ports import ClaimRequest, InstanceRow, ReportAnswer, WorkerCode, WorkerReport
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
+from anabranch.engine.rules.event_payloads import RunResumed, RunSuspended, read_suspension
 from anabranch.engine.rules.events import EventType, Status, SuspendReason
 from anabranch.engine.rules.graph.pools import Needs, are_served
-from anabranch.engine.rules.payloads import RunResumed, RunSuspended, read_suspension
 from anabranch.engine.rules.shared.blame import EXECUTING_UNKNOWN, Blame, Judgement, crashed, judged
 from anabranch.engine.rules.shared.log_limit import UNLIMITED_LOG
 from anabranch.engine.rules.shared.unrunnable import deadline_passed_unfit, nobody_fits

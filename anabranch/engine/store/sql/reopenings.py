@@ -19,10 +19,10 @@ from anabranch.engine.rules.events import EventType
 from anabranch.engine.store.schema import IS_ENDING, IS_OPEN
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.dialect import Dialect
+from anabranch.engine.store.sql.housekeeping import housekeeping_statements
+from anabranch.engine.store.sql.housekeeping.sql_housekeeping import uncount
 from anabranch.engine.store.sql.reading.reads import is_uuid
 from anabranch.engine.store.sql.rows import INSTANCE_COLUMNS, instance_row
-from anabranch.engine.store.sql.upkeep import upkeep_statements
-from anabranch.engine.store.sql.upkeep.upkeep import uncount
 
 _COLUMNS = ", ".join(INSTANCE_COLUMNS)
 
@@ -52,7 +52,7 @@ class Reopenings(SqlComponent):
 
 def _reopen(dialect: Dialect, connection: Connection, family: FamilyReopening) -> list[InstanceRow]:
     lock, share = ("FOR UPDATE", "FOR KEY SHARE") if dialect.row_lock else ("", "")
-    counted_until = connection.execute(upkeep_statements.lock_counting(lock)).scalar_one_or_none() or 0
+    counted_until = connection.execute(housekeeping_statements.lock_counting(lock)).scalar_one_or_none() or 0
     if family.awaited_by is not None:
         _touch_parent(dialect, connection, lock, *family.awaited_by)
     rows: list[InstanceRow] = []

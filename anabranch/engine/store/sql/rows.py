@@ -26,7 +26,7 @@ from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.value_parts import PART_BYTES_MIN, read_division
 from anabranch.engine.rules.values import EMPTY, DividedPayload, Payload, WholePayload
 from anabranch.engine.store.schema import workflow_instance_logs, workflow_instances
-from anabranch.engine.store.sql.faults import DataRefused
+from anabranch.engine.store.sql.database_errors import DataRefused
 
 # Companies are counts of runs in one process: the databases' 32-bit integers end there.
 _NO_LIMIT = 2**31 - 1

@@ -2,7 +2,7 @@
 
 `open_store` creates one; orchestrator, service and command line use it as `ports.Store`. It decides nothing about
 workflows: it writes transitions if their version still holds, and reports which of them won. Reads are in `reads`,
-definitions in `definitions`, counts and removal in `upkeep`; what differs between databases is in `dialect`.
+definitions in `definitions`, counts and removal in `housekeeping`; what differs between databases is in `dialect`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from anabranch.engine.ports import (
     WorkerCode,
     WorkerReport,
 )
-from anabranch.engine.rules.events import EventType, Status, SuspendReason
-from anabranch.engine.rules.payloads import (
+from anabranch.engine.rules.event_payloads import (
     LOST_ROWS,
     RunCancelledPayload,
     RunFailedPayload,
@@ -41,6 +40,7 @@ from anabranch.engine.rules.payloads import (
     RunSuspended,
     SignalReceived,
 )
+from anabranch.engine.rules.events import EventType, Status, SuspendReason
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.shared.run_state import SIGNALS_KEPT_MAX
 from anabranch.engine.rules.stimuli import SignalSent
@@ -48,10 +48,11 @@ from anabranch.engine.store.sql import lost_workers, processes, statements
 from anabranch.engine.store.sql.component import CommitProgress
 from anabranch.engine.store.sql.console_table import remove_console_of
 from anabranch.engine.store.sql.data_checks import DataChecks
+from anabranch.engine.store.sql.database_errors import DataRefused, DuplicateRefused, LocksHeld
 from anabranch.engine.store.sql.definitions import Definitions
 from anabranch.engine.store.sql.dialect import ClaimedRow, Dialect
 from anabranch.engine.store.sql.epochs import Epochs, positions_of
-from anabranch.engine.store.sql.faults import DataRefused, DuplicateRefused, LocksHeld
+from anabranch.engine.store.sql.housekeeping.purging import Purging
 from anabranch.engine.store.sql.pauses import Pauses
 from anabranch.engine.store.sql.reading.reads import Reads, find_instance, is_uuid
 from anabranch.engine.store.sql.reading.run_reading import RunReader
@@ -59,7 +60,6 @@ from anabranch.engine.store.sql.reopenings import Reopenings
 from anabranch.engine.store.sql.revision import check_revision
 from anabranch.engine.store.sql.rows import ExternalEvent
 from anabranch.engine.store.sql.run_dead_letters import remove_letters_of
-from anabranch.engine.store.sql.upkeep.purging import Purging
 from anabranch.engine.store.value_table import keep_values, remove_values_of
 from anabranch.errors import NotFound, StoreUnavailable, TooManySignals
 

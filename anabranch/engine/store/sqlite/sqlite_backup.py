@@ -40,10 +40,10 @@ def copy_database(source: Path, target: Path, *, progress: Callable[[int, int], 
             read.execute("ROLLBACK")
             written.execute("PRAGMA journal_mode = DELETE")
             found = written.execute(f"PRAGMA integrity_check({_FAULTS_MAX})").fetchall()
-    except sqlite3.Error as fault:
-        if getattr(fault, "sqlite_errorcode", None) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            return [str(fault)]
-        raise StoreUnavailable(f"the database cannot be copied: {fault}") from None
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return [str(error)]
+        raise StoreUnavailable(f"the database cannot be copied: {error}") from None
     return [] if found == [("ok",)] else [str(line) for (line,) in found]
 
 

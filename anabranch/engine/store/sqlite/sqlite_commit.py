@@ -15,9 +15,9 @@ from sqlalchemy import Connection, TextClause
 
 from anabranch.engine.ports import Transition
 from anabranch.engine.rules.events import NODE_STATUS, Status
+from anabranch.engine.store.sql.database_errors import DataRefused
 from anabranch.engine.store.sql.dialect import Written
 from anabranch.engine.store.sql.families import cancelled_children, failures, woken_parents
-from anabranch.engine.store.sql.faults import DataRefused
 from anabranch.engine.store.sql.rows import EVENT_COLUMNS, NUL_IN_JSON, new_head_values
 from anabranch.engine.store.sqlite import sqlite_statements as statements
 from anabranch.triggers.failure_recording import record_failures

@@ -26,13 +26,13 @@ from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.run_filter import WantedInput
 from anabranch.engine.store.sql.component import transaction
+from anabranch.engine.store.sql.database_errors import DatabaseErrorKind, DataRefused
 from anabranch.engine.store.sql.dialect import (
     ENDS_SETTLE_MS,
     ClaimedRow,
     Outages,
     Written,
 )
-from anabranch.engine.store.sql.faults import DataRefused, Fault
 from anabranch.engine.store.sql.reading.input_conditions import sqlite_condition
 from anabranch.engine.store.sql.rows import (
     LOG_SEPARATOR,
@@ -364,15 +364,15 @@ class SqliteDialect:
             driver.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")
         return bool(version != connection.info.get("data_version"))
 
-    def fault_of(self, error: Exception) -> Fault:
+    def error_kind_of(self, error: Exception) -> DatabaseErrorKind:
         """By SQLite's primary result code."""
         code = _result_code(error)
         primary = None if code is None else code & 0xFF
         if primary in _UNAVAILABLE:
-            return Fault.UNAVAILABLE
+            return DatabaseErrorKind.UNAVAILABLE
         if primary in _REFUSED or "malformed JSON" in str(error):
-            return Fault.REFUSED
-        return Fault.BUG
+            return DatabaseErrorKind.REFUSED
+        return DatabaseErrorKind.BUG
 
     def is_duplicate(self, error: Exception) -> bool:
         """True for a primary key or a unique index."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.engine.rules.events import DONE_HANDLE, LOOP_HANDLE
 from anabranch.engine.rules.graph.control_flow.dominance import DominatorTree, immediate_dominators
-from anabranch.engine.rules.graph.control_flow.entries import split_entries
+from anabranch.engine.rules.graph.control_flow.loop_entries import split_entries
 from anabranch.engine.rules.graph.control_flow.regions import REGION_DEPTH_MAX, Regions, Vertex
 from anabranch.engine.rules.graph.control_flow.walks import (
     Successors,

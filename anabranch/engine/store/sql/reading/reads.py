@@ -14,8 +14,8 @@ from itertools import accumulate
 from sqlalchemy import Connection
 
 from anabranch.engine.ports import InstanceRow
+from anabranch.engine.rules.event_payloads import RunCancelledPayload
 from anabranch.engine.rules.events import Event, Status
-from anabranch.engine.rules.payloads import RunCancelledPayload
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter, read_filters
 from anabranch.engine.rules.stimuli import ChildEnded
 from anabranch.engine.store.sql import statements

@@ -57,7 +57,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptVariable:
+class SavedVariable:
     """A variable with its value."""
 
     name: str
@@ -74,15 +74,15 @@ class VariableRows(Protocol):
     """Keeps the variables, as long as their tenant or workflow. Node types have a port of their own
     (`handlers.types.variable_nodes`), for the same rows."""
 
-    async def list_variables(self, owner: Owner, *, limit: int, after: str = "") -> Sequence[KeptVariable]:
+    async def list_variables(self, owner: Owner, *, limit: int, after: str = "") -> Sequence[SavedVariable]:
         """By name, strictly after that one, without the values that are large."""
 
-    async def get_variable(self, owner: Owner, name: str) -> KeptVariable | None:
+    async def get_variable(self, owner: Owner, name: str) -> SavedVariable | None:
         """One, whatever its size."""
 
     async def set_variable(
         self, owner: Owner, name: str, value: Any, *, actor: str, expected_version: int | None = None
-    ) -> KeptVariable:
+    ) -> SavedVariable:
         """Set one by hand, on record. Raises LimitReached, NotFound for a workflow that is not there, VersionMismatch
         if it has another version than the expected one, or is not there."""
 
@@ -116,7 +116,7 @@ def variable_text(value: Any) -> str:
     return Payload.of(value, bytes_max=VALUE_BYTES_MAX).raw.decode()
 
 
-def variable_as_json(variable: KeptVariable) -> dict[str, Any]:
+def variable_as_json(variable: SavedVariable) -> dict[str, Any]:
     """The public form."""
     return {
         "name": variable.name,

@@ -1,6 +1,6 @@
 """Adapter to python-socketio: reads connections and writes messages.
 
-Called by the server. Only this module knows internals of Engine.IO.
+Called by `server`. Only this module knows the internals of Engine.IO.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Values of PostgreSQL as the driver of Node.js gives them to JSON, for workflows that come from there.
+"""Values of PostgreSQL as the Node.js driver `pg` turns them into JSON, for workflows imported from n8n.
 
 Used by the driver of PostgreSQL, whose sessions write dates as ISO, intervals as ISO 8601 and bytes in hexadecimal.
-Times without a time zone are taken for UTC, the zone of a Node.js that is told no other.
+Times without a time zone are taken for UTC, the default zone of Node.js.
 """
 
 from __future__ import annotations

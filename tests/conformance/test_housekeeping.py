@@ -14,8 +14,8 @@ from anabranch.engine.ports import InstanceRow, NewVersion, Store
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.engine.store.sql.dialect import ENDS_SETTLE_MS
+from anabranch.engine.store.sql.housekeeping import sql_housekeeping
 from anabranch.engine.store.sql.store import SqlStore
-from anabranch.engine.store.sql.upkeep import upkeep
 from anabranch.errors import NotFound, RunIsOpen
 from tests.conformance.building import (
     NAP_MS,
@@ -231,7 +231,7 @@ async def test_no_more_are_removed_at_once_than_asked(store: Store) -> None:
 
 @only_sql
 async def test_runs_with_long_logs_are_removed_a_few_at_a_time(store: Store) -> None:
-    half = upkeep.EVENTS_REMOVED_MAX // 2
+    half = sql_housekeeping.EVENTS_REMOVED_MAX // 2
     for _ in range(3):
         row = await created(store, retention_days=0)
         row = await committed(store, transition(row, *(completed(f"n{number}") for number in range(half))))
@@ -306,7 +306,7 @@ async def test_a_run_that_somebody_holds_locked_is_left_for_the_next_time(
 
 
 @only_postgresql
-async def test_nobody_waits_for_a_process_that_stands_still_in_its_upkeep(
+async def test_nobody_waits_for_a_process_that_stands_still_in_its_housekeeping(
     store: Store, locker: psycopg.AsyncConnection
 ) -> None:
     row = await over(store, workflow_id=await saved(store))

@@ -1,7 +1,7 @@
 """Statements of housekeeping: counters of ended runs, and the removal of runs after their retention.
 
-Executed by `upkeep`; every database understands them. Where rows are locked, the dialect provides the clause. Ended
-runs are found through ix_instance_ended, one retention after the other.
+Executed by `sql_housekeeping`; every database understands them. Where rows are locked, the dialect provides the clause.
+Ended runs are found through ix_instance_ended, one retention after the other.
 """
 
 # Statements are put together from this package's own conditions; values are always parameters.

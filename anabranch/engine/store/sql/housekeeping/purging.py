@@ -13,9 +13,9 @@ from sqlalchemy import Connection
 
 from anabranch.audit.audit_recording import record_audit_event
 from anabranch.engine.rules.events import Status
+from anabranch.engine.store.sql.housekeeping import housekeeping_statements as statements
+from anabranch.engine.store.sql.housekeeping.sql_housekeeping import SqlHousekeeping
 from anabranch.engine.store.sql.run_dead_letters import remove_letters_of
-from anabranch.engine.store.sql.upkeep import upkeep_statements as statements
-from anabranch.engine.store.sql.upkeep.upkeep import Upkeep
 from anabranch.engine.store.value_table import remove_values_of
 
 # 1,000 runs per transaction, like a sweep; up to 20,000 are scanned for them, in some ten milliseconds.
@@ -53,7 +53,7 @@ class Purged:
     """Where to continue, in the order of creation; None at the end."""
 
 
-class Purging(Upkeep):
+class Purging(SqlHousekeeping):
     """The part of a store for `purge`."""
 
     async def purge_runs(

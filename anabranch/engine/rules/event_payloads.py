@@ -1,4 +1,4 @@
-"""Payloads of events: one class per form, written and read only here.
+"""Event payloads: one class per form, written and read only here.
 
 Pure. Decisions write them; `evolve`, `history` and readers of logs read them. Some rows need none: the payload of
 NODE_COMPLETED and INSTANCE_COMPLETED is an output, any JSON; NODE_SKIPPED and the dispatch of an executed node have

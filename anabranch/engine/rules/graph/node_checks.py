@@ -1,4 +1,4 @@
-"""Ask node types about handles and configs, and contain their exceptions.
+"""Check each node against its type: unknown types, configs and handles. Exceptions of a type are contained.
 
 Pure, apart from the code of registered types, which is user code. `validate` asks about everything, `compile` only
 about handles. If a type raises, that is a problem of the node.
@@ -33,7 +33,7 @@ _Schemas: TypeAlias = "dict[str, json_schema.ValueSchema]"
 
 @dataclass(slots=True)
 class NodeFacts:
-    """Facts about the nodes of a graph, by node id."""
+    """What is known about the nodes of a graph, by node id."""
 
     types: dict[str, NodeType] = field(default_factory=dict)
     """Only nodes whose type is registered."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from anabranch.engine.hints.hint_line import Notices
-from anabranch.engine.ownership.owned import OwnedInstance
+from anabranch.engine.ownership.owned_instances import OwnedInstance
 from anabranch.engine.ports import Clock, InstanceRow, Observer
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.evolve import AnyPlan

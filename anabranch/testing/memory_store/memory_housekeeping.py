@@ -1,6 +1,6 @@
-"""Upkeep of a memory store: remove runs whose retention is over, and count runs.
+"""Housekeeping of a memory store: remove runs whose retention is over, and count runs.
 
-Pure questions to a `MemoryDatabase`, called by `memory.MemoryStore`. No counters are kept here:
+Pure questions to a `MemoryDatabase`, called by `MemoryStore`. No counters are kept here:
 all of it is in memory, so it is counted at every look.
 """
 
@@ -46,7 +46,7 @@ def count_runs_by_version(database: MemoryDatabase, tenant_id: str, workflow_id:
 
 
 def expired(database: MemoryDatabase, *, limit: int) -> list[str]:
-    """The ended runs that `ports.Store.remove_expired` may remove now, longest ended first."""
+    """The ended runs that `Store.remove_expired` may remove now, longest ended first."""
     now = database.now()
     over = sorted(
         (row.completed_at, row.head.instance_id)

@@ -1,4 +1,4 @@
-"""Loops that edges enter elsewhere than at their cursor: what is between there and the cursor is copied.
+"""Loops with several entries: what lies between a side entry and the cursor of the loop is copied.
 
 Pure. Called by `structure`. A loop that is entered at two nodes has no place where a pass begins. If exactly one cursor
 is in it, that is the place: an edge from outside to another node runs what follows from there, up to the cursor, once

@@ -1,4 +1,4 @@
-"""The feed: counts events of runs by workflow and step in the meters, and exports them as spans.
+"""Metrics of runs: counts events by workflow and step in the meters, and exports ended runs and steps as spans.
 
 Implements `engine.telemetry`. What it knows of a run is attached to the run: the engine keeps it as long as it owns the
 run, so there is no list here. It counts in the thread of the event loop; `/metrics` reads the meters from any thread,
@@ -16,11 +16,11 @@ from enum import StrEnum
 from typing import Protocol
 
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
+from anabranch.engine.rules.event_payloads import SignalReceived
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.history import ActivationStatus, ActivationView, Change, History, RunCreated, RunEnd
-from anabranch.engine.rules.payloads import SignalReceived
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.telemetry.spans import Span, SpanSink, attempt_span, began_at, run_span, signal_span
 
@@ -65,8 +65,8 @@ class ReadLog(Protocol):
         """Events in the order of their seq."""
 
 
-class Feed:
-    """Feeds the meters of a process, and its spans if they are exported."""
+class TelemetryRecorder:
+    """Counts the runs of a process in its meters, and exports them as spans if that is configured."""
 
     def __init__(self, meters: Meters, spans: SpanSink | None = None, *, read_log: ReadLog | None = None) -> None:
         """With `read_log` the steps that a run was in when it was cancelled past the engine are exported, too."""
@@ -94,7 +94,7 @@ class Feed:
         if spans is None or read_log is None or len(self._closing) >= CLOSING_MAX:
             MeasuredRun(self, head).ended(status, at=at_ms, code=code)
             return
-        MeasuredRun(Feed(self.meters), head).ended(status, at=at_ms, code=code)
+        MeasuredRun(TelemetryRecorder(self.meters), head).ended(status, at=at_ms, code=code)
         run = run_span(head, status, ended_at=at_ms, code=code)
         closing = asyncio.create_task(_export_ended(spans, head, run, read_log), name="spans-of-ended")
         self._closing.add(closing)
@@ -106,12 +106,12 @@ class MeasuredRun:
 
     __slots__ = ("_head", "_history", "_meter", "_plan", "_spans")
 
-    def __init__(self, feed: Feed, head: InstanceHead, plan: Plan | None = None) -> None:
+    def __init__(self, recorder: TelemetryRecorder, head: InstanceHead, plan: Plan | None = None) -> None:
         """`plan`: of a drawn run."""
         self._head = head
         self._plan = plan
-        self._meter = feed.meters.of(head)
-        self._spans = feed.spans
+        self._meter = recorder.meters.of(head)
+        self._spans = recorder.spans
         self._history = History(left_out=head.left_out)
 
     def read(self, events: Sequence[Event]) -> None:

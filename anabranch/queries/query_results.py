@@ -1,4 +1,4 @@
-"""Results of databases as JSON: values, column names, and how much is accepted.
+"""Query results as JSON: values, column names, and size limits.
 
 Pure. Drivers call it row by row, so that an endless result stops at its limit, not after it was read.
 `docs/data-queries.md` documents the forms.

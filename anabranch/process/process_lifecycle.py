@@ -1,4 +1,4 @@
-"""Run a server or worker, from start to an orderly stop.
+"""The lifecycle of a server or worker process: start, run, stop in order.
 
 It stops on SIGTERM or SIGINT: `/readyz` returns 503 at once and new starts are refused, executions get their grace,
 leases are handed over so that other workers continue, requests under way are answered, then the port is closed. A

@@ -19,10 +19,10 @@ from anabranch.engine.ports import OpenRuns
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.console_table import remove_console_of
+from anabranch.engine.store.sql.housekeeping import housekeeping_statements as statements
 from anabranch.engine.store.sql.reading.reads import is_uuid
 from anabranch.engine.store.sql.run_dead_letters import remove_letters_of, remove_old_letters
 from anabranch.engine.store.sql.statements import DELETE_LOG
-from anabranch.engine.store.sql.upkeep import upkeep_statements as statements
 from anabranch.engine.store.value_table import remove_values_of, sizes_of_values
 from anabranch.errors import NotFound, RunIsOpen
 
@@ -45,7 +45,7 @@ _DAY_MS = 86_400_000
 _END_OF_TIME = 2**62
 
 
-class Upkeep(SqlComponent):
+class SqlHousekeeping(SqlComponent):
     """The part of `ports.Store` for counts and removal."""
 
     async def count_open(self) -> OpenRuns:

@@ -11,7 +11,7 @@ from enum import Enum
 from anabranch.errors import DatabaseUnreachable, ValueNotStorable
 
 
-class Fault(Enum):
+class DatabaseErrorKind(Enum):
     """The kind of a database error."""
 
     TRY_AGAIN = "try again"

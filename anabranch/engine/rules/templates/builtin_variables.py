@@ -1,7 +1,7 @@
-"""Facts: what a template can read of its attempt: `now`, `ctx.run.id` and `ctx.workflow.name`.
+"""Built-in variables of templates: `now`, `ctx.run.id` and `ctx.workflow.name`.
 
-Pure. All of it follows from the log: `now` is the time of the attempt's NODE_DISPATCHED row, so that every reader of
-the log resolves the same. A context carries the facts beside its names; a variable of the same name comes first.
+Pure. Their values follow from the log: `now` is the time of the attempt's NODE_DISPATCHED row, so that every reader of
+the log resolves the same. A context has them beside its names; a variable of the same name comes first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NOW = "now"
 
 
 class Facts(NamedTuple):
-    """The facts of one attempt."""
+    """The values of the built-in variables in one attempt."""
 
     now_ms: int
     run_id: str
@@ -31,7 +31,7 @@ PATHS: Mapping[tuple[str, ...], Callable[[Facts], str]] = {
 
 
 def facts_of(context: Mapping[str, Any], shown: str) -> Facts:
-    """The facts that a context carries. Raises Refused for one that is not of an attempt."""
+    """The values in this context. Raises Refused for a context without an attempt."""
     facts = getattr(context, "facts", None)
     if facts is None:
         raise Refused(f"`{shown}` is known in a run only")

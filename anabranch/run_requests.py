@@ -1,4 +1,4 @@
-"""Requests about runs: the options of a start and its answer, and checks before anything is sent or written.
+"""Requests about runs: the options and the result of a start, and checks before anything is sent or written.
 
 Used by clients, which check alike whether they talk to a database or to a server, and by the service
 for other callers. Types are looked at too: programs are not all checked.

@@ -1,4 +1,4 @@
-"""App: opens the services of a process for as long as they are needed, each with what it is built on.
+"""App: opens and closes the services of a process, each together with the services that it needs.
 
 Used by all programs. `resources`, `run_services` and `trigger_services` have the parts.
 """

@@ -1,4 +1,4 @@
-"""Process reports: say that this process runs, with its release and schema, for the check of a migration."""
+"""Process reports: record that this process runs, with its release and schema, so that migrations can check it."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class BulkRequest:
             wanted = dict(value["filter"])
             unknown = wanted.keys() - _CONDITIONS
             if unknown:
-                raise ValueError(f"it has no condition {', '.join(sorted(unknown))}")
+                raise ValueError(f"unknown condition {', '.join(sorted(unknown))}")
             since, until = wanted.get("since"), wanted.get("until")
             return cls(
                 BulkAction(value["action"]),

@@ -1,4 +1,4 @@
-"""The options that commands share, and the values that people write into them.
+"""The options that commands share, and parsers for their values.
 
 Options that many commands have together are the fields of a dataclass: `DatabaseOptions` here, `TargetOptions` in
 `target`. A command takes one of it, and `lazy_commands` puts the options in its place.

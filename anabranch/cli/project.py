@@ -1,4 +1,4 @@
-"""The project in the current folder: what `anabranch dev` takes from it at start, and again when it changes.
+"""The project in the current folder: what `anabranch dev` loads from it at start, and again when it changes.
 
 A folder with a subfolder `workflows` is a project: `app.py` and `workflows/*.py` are its code, `workflows/*.json` its
 drawn workflows. Elsewhere an `app.py` may be anybody's, and is left alone.

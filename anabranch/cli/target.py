@@ -1,4 +1,4 @@
-"""Target: a database or a server with runs and workflows. Commands ask, and do not know which.
+"""Target: the database or server that a command works on. Commands need not know which it is.
 
 Called by every command about runs and workflows. `--url` beats `--database-url` from anywhere but the
 command line; both on it are a contradiction.
@@ -113,7 +113,7 @@ def _server(at: TargetOptions, *, imports: Sequence[str] | None) -> Target | Non
     settings = Settings.load(url=at.url, token=at.token)
     if at.database_url is not None or settings.url is None:
         if at.token is not None:
-            raise InvalidRequest("--token is a key for a server", hint="Name the server with --url or ANABRANCH_URL.")
+            raise InvalidRequest("--token needs a server", hint="Name the server with --url or ANABRANCH_URL.")
         return None
     if at.tenant != DEFAULT_TENANT:
         raise InvalidRequest("--tenant is for a database", hint="On a server the key decides the tenant.")

@@ -1,6 +1,6 @@
 """`anabranch version`, without loading the parser, because scripts call it often.
 
-Called by `__main__` if the version is all that is requested, and by the command.
+Called by `__main__` if only the version is requested, and by the command.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def is_all_that_is_asked(arguments: Sequence[str]) -> bool:
 
 
 def answer_alone(arguments: Sequence[str]) -> int:
-    """Print it and nothing else; the exit code."""
+    """Print the version, and return the exit code."""
     try:
         print_version(as_json="--json" in arguments)
         flush_answers()

@@ -369,7 +369,9 @@ async def open_gateway(url: str, *, tenant_id: str, key: str | None) -> AsyncIte
     Raises InvalidRequest for a URL or a key that cannot be one, or if there is none; SettingsError.
     """
     if tenant_id != DEFAULT_TENANT:
-        raise InvalidRequest("a tenant is for a database", hint="On a server the key decides the tenant.")
+        raise InvalidRequest(
+            "a tenant can only be given for a database", hint="On a server the key decides the tenant."
+        )
     if key is None:
         token = settings.Settings.load().token
         if token is None:

@@ -1,4 +1,4 @@
-"""The route of dead letters, with its forms."""
+"""The route of dead letters, with its request and response models."""
 
 # ruff: noqa: N815 -- the wire's names are camelCase
 from __future__ import annotations

@@ -28,7 +28,7 @@ from anabranch.keys.access import Role
 from anabranch.rest.bodies import checked, one_problem
 from anabranch.rest.etags import etag, expected_number
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models.drafts import (
+from anabranch.rest.models.draft_models import (
     DraftList,
     DraftModel,
     DraftPage,

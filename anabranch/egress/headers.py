@@ -1,4 +1,4 @@
-"""Headers that tenants may send, and those of responses.
+"""HTTP headers: check those that tenants send, and read those of responses.
 
 Pure. Called by `guarded_client` and `exchange`. Only the client writes headers that frame a message or name its host: a
 tenant who could write them could smuggle in a second request.

@@ -83,7 +83,7 @@ def parse_target(text: str) -> RequestTarget:
 
 @dataclass(frozen=True, slots=True)
 class ProxyTarget:
-    """An HTTP proxy, and what it is told of who asks."""
+    """An HTTP proxy, and the credentials for it."""
 
     target: RequestTarget
     user: str | None = None

@@ -1,4 +1,4 @@
-"""Awaited children: find those that ended before their parent's owner was watching.
+"""Awaited children: find those that ended before this process adopted their parent.
 
 Called by the orchestrator after each settlement. When a child ends, its transaction raises the version of its parent.
 So the owner reads each child's status once; after that it cannot miss the end. Until then it must not park the parent

@@ -51,7 +51,7 @@ class EngineOptions:
     works: bool = True
     """False: accepts starts, signals and cancels, but executes nothing."""
     leads: bool = True
-    """False: never does the looks that concern all workers for the others."""
+    """False: never polls for the other workers."""
     only: Sequence[str] | None = None
     """Adopt only these instances."""
     pools: Sequence[str] = (DEFAULT_POOL,)

@@ -96,7 +96,7 @@ class Engine:
         self.orchestrator = self._new_orchestrator(worker)
         self._handover = Handover(store=store, orchestrator=self.orchestrator, task_worker=worker, tasks=self._tasks)
         self.leadership = self._new_leadership(leaders)
-        """Whether another worker looks for what concerns all."""
+        """Whether another worker polls for all workers."""
         self.recovery = self._new_recovery()
         self._leases = Leases(store=store, orchestrator=self.orchestrator, clock=self.clock, lease_ms=options.lease_ms)
         self.loop_watch = self._new_loop_watch()

@@ -1,6 +1,6 @@
-"""Poller: a task that repeats a look at an interval, soon on request, and with growing pauses while it fails.
+"""Poller: a task that repeats a poll at an interval, soon on request, and with growing pauses while it fails.
 
-Used by leases, recovery, hints and housekeeping. It knows neither store nor clock: the look and the sleep are
+Used by leases, recovery, hints and housekeeping. It knows neither store nor clock: the poll (`look`) and the sleep are
 arguments, so that simulation and tests use their own time.
 """
 
@@ -88,7 +88,7 @@ class Poller:
 
     @property
     def interval_ms(self) -> int | None:
-        """The present interval of looks that nobody requests; None: there are none."""
+        """The present interval of polls without a request; None: there are none."""
         return self._every_ms() if callable(self._every_ms) else self._every_ms
 
     async def start(self) -> None:
@@ -180,7 +180,7 @@ class Poller:
             self._pause = None
 
     def _pause_ms(self) -> int | None:
-        """The pause until the next look that nobody requests; None: there is none."""
+        """The pause until the next poll without a request; None: there is none."""
         if self._only_on_request is not None and self._only_on_request():
             return None
         return self.interval_ms

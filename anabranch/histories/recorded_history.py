@@ -84,7 +84,9 @@ def read_history(document: Any, *, what: str) -> RecordedHistory:
     if not isinstance(document, dict) or document.get("format", FORMAT) != FORMAT:
         raise InvalidRequest(f"{what} is not a history", hint=_HINT)
     if document.get("formatVersion", FORMAT_VERSION) != FORMAT_VERSION:
-        raise InvalidRequest(f"{what} has a format of another version of anabranch", hint="Read it with that version.")
+        raise InvalidRequest(
+            f"{what} has the format of another version of anabranch", hint="Read it with that version."
+        )
     pointer = "/run"
     try:
         head = _head(document["run"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch.errors import InvalidRequest, LimitReached, TooLarge
 from anabranch.keys.access import Role
-from anabranch.rest.models.imports import ImportedWorkflows, ImportQuery
+from anabranch.rest.models.import_models import ImportedWorkflows, ImportQuery
 from anabranch.rest.routes.route import AnyJson, Reply, Route, RouteCall
 
 

@@ -1,7 +1,7 @@
-"""One node of n8n on its way: what it gets, the nodes of ours that it becomes, and what is to be said about it.
+"""The mapping of one n8n node: its inputs, the nodes that it becomes, and what the report says about it.
 
-Called by the mapping tables; made by `importing`. A mapping adds nodes, each behind the one before, and names the ways
-out. What it cannot map raises NotMapped, and the node becomes a placeholder.
+Made by `importing`, one for each node, and given to the mapping functions. A mapping adds nodes, each behind the one
+before, and names the exits. What it cannot map raises NotMapped, and the node becomes a placeholder.
 """
 
 from __future__ import annotations

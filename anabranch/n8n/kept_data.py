@@ -1,4 +1,4 @@
-"""Values from outside the run that code and expressions of n8n read: variables, and what a workflow keeps.
+"""Values from outside the run that code and expressions of n8n read: variables and static workflow data.
 
 Pure. `$env` and `$vars` become variables of the tenant, read by a node in front. Static data become variables of the
 workflow: read in front of the code, which finds an object of them, and written behind it if it changed them.

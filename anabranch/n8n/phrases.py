@@ -1,4 +1,4 @@
-"""Expressions of our templates that expressions of n8n became, and what the names of n8n mean at a node.
+"""Phrases: template expressions made from expressions of n8n; and what the names of n8n mean at a node.
 
 Pure. Used by `expressions`, which makes them, and by the mappings, which put them into configs.
 """
@@ -75,7 +75,7 @@ class NameScope(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """An expression of our templates."""
+    """A template expression that an expression of n8n became."""
 
     text: str
     kind: str = "any"

@@ -1,4 +1,4 @@
-"""The report on an import: what is exact, what differs and why, what was not imported, and what has to be entered.
+"""The report on an import: what is exact, what differs and why, what was not imported, and what the user must enter.
 
 Pure. As JSON and as text; the page is made of the JSON.
 """

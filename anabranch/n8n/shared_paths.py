@@ -1,4 +1,4 @@
-"""Webhooks of one workflow that share a path and differ in their methods, as one webhook that asks for the method.
+"""Webhooks of one workflow on the same path with different methods: imported as one webhook that branches by method.
 
 Pure. Called by `importing` with the nodes and edges of a document. Here a path belongs to one webhook.
 """

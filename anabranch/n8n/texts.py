@@ -1,4 +1,4 @@
-"""Parameters of n8n as configs of ours: texts with `{{ … }}` in them, and values as they are.
+"""Parameters of n8n nodes as node configs: texts with `{{ … }}` in them, and plain values.
 
 Pure. Called by the mapping of nodes. A text that begins with `=` has expressions, every other text is meant as it is
 written: braces in it are not templates of ours, either, and are written so that they stay text.

@@ -116,7 +116,7 @@ def too_powerful(user: str, powers: Sequence[str], hint: str) -> RoleTooPowerful
 
 
 def source_refused(message: str) -> NodeFailure:
-    """The data source is not one that may be used from here."""
+    """The data source may not be used from here."""
     return NodeFailure("SOURCE_REFUSED", message, type_name="SourceRefused", retryable=False)
 
 
@@ -136,7 +136,7 @@ def args_invalid(message: str) -> NodeFailure:
 
 
 def failure_as_json(failure: NodeFailure) -> dict[str, Any]:
-    """A failure as a driver process sends it."""
+    """A failure as JSON, for a message of a driver process."""
     texts = {"message": str(failure)}
     if isinstance(failure, RoleTooPowerful):
         texts = {"message": failure.what, "hint": failure.hint}
@@ -149,7 +149,7 @@ def failure_as_json(failure: NodeFailure) -> dict[str, Any]:
 
 
 def failure_of_json(sent: Mapping[str, Any]) -> NodeFailure:
-    """The failure again."""
+    """The failure in this JSON."""
     if "hint" in sent:
         return RoleTooPowerful(sent["message"], sent["hint"])
     return NodeFailure(sent["code"], sent["message"], type_name=sent["type"], retryable=sent["retryable"])

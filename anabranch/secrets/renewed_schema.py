@@ -1,4 +1,4 @@
-"""The table of tokens that services replaced."""
+"""The table of rotated refresh tokens."""
 
 from __future__ import annotations
 

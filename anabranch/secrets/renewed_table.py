@@ -1,4 +1,4 @@
-"""The rows of renewed tokens: sealed bytes by tenant and grant, and who renews one now.
+"""The rows of rotated refresh tokens: encrypted bytes by tenant and grant, and which process is renewing one.
 
 Shares the database threads of the store that it is built on.
 """

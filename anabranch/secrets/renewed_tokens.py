@@ -1,4 +1,4 @@
-"""Tokens that services replaced, encrypted: what was entered is good for one renewal only.
+"""Rotated refresh tokens, encrypted: such a service accepts each refresh token once and returns the next.
 
 Read and written by `httpRequest` through a port of the handlers. A grant is what was entered; entering another refresh
 token, or another key of the secrets, begins a grant of its own.

@@ -1,4 +1,4 @@
-"""Routes of secrets, with their forms."""
+"""Routes of secrets, with their request and response models."""
 
 # ruff: noqa: N815 -- the wire's names are camelCase
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tries an executor against the protocol of docs/executors.md: any program, in any language.
+"""Tests an executor, in any language, against the protocol of docs/executors.md.
 
     python -m anabranch.testing.executor_conformance [--broker URL] [--only CASE] [--without CASE] -- COMMAND…
 
@@ -11,8 +11,8 @@ has to execute three node types:
 * `conformanceFails` fails with `code`, `message` and `retryable` of its config.
 * `conformanceWaits` tells the line `waits`, waits `ms` of its config, and its output is `{"waited": ms}`.
 
-Prints a line for each case, and ends with 1 if one of them fails. It speaks to the broker by itself, and uses nothing
-of the engine's own executor: it is what the protocol says.
+Prints a line for each case, and ends with 1 if one of them fails. It uses the broker directly and none of our
+executor's code, so it tests the protocol and not our implementation.
 """
 
 from __future__ import annotations

@@ -302,8 +302,7 @@ def failed(job_id: str, failure: Failed) -> JobReport:
 
 
 def outcome_in(report: JobReport, *, node_id: str, scope: str, attempt: int) -> HandlerResult | Failed:
-    """The outcome that a result tells; what a program has made up becomes a failure that the log can keep. Raises
-    BadMessage."""
+    """The outcome in a result; what the log cannot keep becomes a failure. Raises BadMessage."""
     body = report.body
     if body.get("status") == "completed":
         handle, delay = body.get("nextHandle"), body.get("queueDelayMs")

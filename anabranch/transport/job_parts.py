@@ -60,7 +60,7 @@ def put_back(config: Any, context: Mapping[str, Any], values: Mapping[JobPart, A
         try:
             whole = _with(whole, part.path, value)
         except (LookupError, TypeError):
-            raise BadMessage(f"the job has no place {list(part.path)!r:.200}") from None
+            raise BadMessage(f"the job has no value at {list(part.path)!r:.200}") from None
     return whole["config"], whole["context"]
 
 

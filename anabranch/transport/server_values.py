@@ -82,7 +82,7 @@ class ServerValues:
         query = {"tenantID": job.tenant_id, "instanceID": job.instance_id}
         raw = await self._answer("GET", f"/v1/values/{part.sha256}", query=query)
         if hashlib.sha256(raw).hexdigest() != part.sha256:
-            raise ValueMissing(f"what the server has as {part.sha256} is another value")
+            raise ValueMissing(f"the server returned another value for {part.sha256}")
         self._kept[key] = raw
         self._kept_bytes += len(raw)
         while self._kept_bytes > CACHE_BYTES:

@@ -1,4 +1,4 @@
-"""The route that lists what workflows begin by, with its forms.
+"""The route that lists the triggers of workflows, with its request and response models.
 
 Every kind of beginning is in one list: the nodes of active versions, and the schedules and subscriptions that somebody
 saved.

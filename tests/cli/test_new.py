@@ -74,7 +74,7 @@ def test_all_templates_are_listed(anabranch: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "hint"),
     [
-        ([], "there is no FOLDER", "Name a new folder: anabranch new my-project"),
+        ([], "FOLDER is missing", "Name a new folder: anabranch new my-project"),
         (["full"], "the folder full is not empty", "Name a new or an empty folder."),
         (["file"], "file is a file", "Name a new or an empty folder."),
         (["file/below"], "file/below cannot be written: Not a directory", "Choose another folder."),

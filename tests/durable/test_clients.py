@@ -309,7 +309,7 @@ async def test_who_a_client_is_fits_the_place_that_it_asks(database_url: str, mo
     for client, why in (
         (Client("ftp://somewhere"), "'ftp'"),
         (Client(database_url, key="k"), "a key is for a server"),
-        (Client("http://127.0.0.1:1", tenant="another", key="k"), "a tenant is for a database"),
+        (Client("http://127.0.0.1:1", tenant="another", key="k"), "a tenant can only be given for a database"),
         (Client("http://127.0.0.1:1"), "needs an API key"),
         (Client("http://user:password@127.0.0.1:1", key="k"), "the URL of a server"),
     ):

@@ -233,7 +233,7 @@ def test_errors_do_not_tell_values() -> None:
         ("{% if ctx.n %}", "statement or comment"),
         ("a {# b #}", "statement or comment"),
         ("{{ ctx.n", "not closed"),
-        ("{{ 'a }}", "quote is not closed"),
+        ("{{ 'a }}", "no closing quote"),
         ("{{ }}", "cannot be read"),
         ("{{ ctx.n ctx.n }}", "continues after its end"),
         ("{{ ctx.f() }}", "nothing can be called"),

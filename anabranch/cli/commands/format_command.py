@@ -30,7 +30,7 @@ def fmt(
     for file in files:
         document = read_json_file(file)
         if not isinstance(document, dict):
-            raise InvalidRequest(f"{file} holds no workflow", hint="A workflow is a JSON object with nodes.")
+            raise InvalidRequest(f"{file} is not a workflow", hint="A workflow is a JSON object with nodes.")
         ordered = laid_out(document, node_types)
         if file.read_text(encoding="utf-8") == document_text(ordered):
             continue

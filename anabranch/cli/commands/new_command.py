@@ -32,7 +32,7 @@ def new(
         _print_templates(as_json=as_json)
         return
     if folder is None:
-        raise InvalidRequest("there is no FOLDER", hint=f"Name a new folder: {program_name.NAME} new my-project")
+        raise InvalidRequest("FOLDER is missing", hint=f"Name a new folder: {program_name.NAME} new my-project")
     name = _check_name(folder)
     files = _files_of(template, name)
     try:

@@ -77,7 +77,7 @@ def replay(
     if (graph is not None) + (version is not None) + (code is not None) != 1:
         raise InvalidRequest("name one of --graph, --version and --code", hint="`anabranch replay --help`")
     if version is not None and workflow is None:
-        raise InvalidRequest("--version is of a workflow", hint="Name it with --workflow.")
+        raise InvalidRequest("--version needs a workflow", hint="Name it with --workflow.")
     for name in (*(imports or ()), *(() if code is None else (code,))):
         import_user_code(name)
     document = None if graph is None else _read_graph(graph)
@@ -91,7 +91,9 @@ def replay(
     else:
         name = workflow or (document or {}).get("name")
         if document is not None and name is None and not instance_ids:
-            raise InvalidRequest("the file has no name", hint="Name the workflow whose runs are meant with --workflow.")
+            raise InvalidRequest(
+                "the workflow in the file has no name", hint="Name the workflow of the runs with --workflow."
+            )
         found = target.ask(lambda gateway: _replayed(draft, _asked(gateway, instance_ids or [], name, last)))
     if at.as_json:
         print_document(found)

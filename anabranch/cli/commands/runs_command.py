@@ -189,7 +189,7 @@ def export(
 ) -> None:
     """Write runs with their definitions and logs as files, for `verify` and `replay --history`."""
     if output is None and (len(instance_ids or ()) != 1 or workflow is not None):
-        raise InvalidRequest("several runs are written into a folder", hint="Name it with --output, or name one run.")
+        raise InvalidRequest("several runs need a folder", hint="Name it with --output, or name one run.")
     if bool(instance_ids) is (workflow is not None):
         raise InvalidRequest("name runs, or a workflow with --workflow", hint="`anabranch runs export --help`")
     target = open_target(at)

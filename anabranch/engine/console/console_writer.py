@@ -1,5 +1,4 @@
-"""The rows of the console until they are written: which lines are kept, which of them share a row, and when it is
-written.
+"""The buffer of the console: which lines are kept, which of them share a row, and when rows are written.
 
 Used by `Console` only, on its event loop. A row costs several times as much as a line, so the lines of a run wait for
 one another, the longer the more runs say something.

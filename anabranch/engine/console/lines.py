@@ -1,4 +1,4 @@
-"""The side of user code: its logger, its `print`, and its progress, each with the activation that it belongs to.
+"""Console API for user code: logger, `print` and progress, each for the activation that the code runs in.
 
 Used by handlers and steps through `helpers` and `ctx`. Nothing here waits: a `Sink` writes the lines later.
 Thread-safe.

@@ -32,7 +32,7 @@ class Channel(StrEnum):
     PAUSED = "anabranch_paused"
     """A workflow or tenant was paused or resumed: workers read the pauses. Carries no ids."""
     LEADER = "anabranch_leader"
-    """A worker does the looks that concern all, or no longer does: see `leadership`. Carries that and its worker id."""
+    """A worker polls for all workers, or no longer does: see `leadership`. Carries that and its worker id."""
 
 
 Receive = Callable[[Channel, Sequence[str]], None]

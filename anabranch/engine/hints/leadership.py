@@ -1,12 +1,12 @@
-"""Leadership: one worker of a database does the looks that concern all, and the others wait for hints.
+"""Leadership: one worker of a database polls for all workers, and the others wait for its hints.
 
-Due runs, pauses, schedules, messages and upkeep are the same for every worker, so one of them looks, and sends a hint
-when there is something to do. The leader is the worker that holds the lease of a row. It sends a beat with its worker
-id after each extension. A worker is covered, and does not poll while it is idle, if it receives the beats of the worker
-that the row names: beats alone may be forged, or come from an installation in another schema. It reads the row when it
-is not covered, and with each of its reports. One that receives no beat for `SILENCE_MS` polls by itself and tries to
-take the lead. A leader whose own looks fail or hang resigns. Leadership saves statements only: every look may be done
-by any number of workers.
+Due runs, pauses, schedules, messages and housekeeping are the same for every worker, so one of them polls, and sends a
+hint when there is something to do. The leader is the worker that holds the lease of a row. It sends a beat with its
+worker id after each extension. A worker is covered, and does not poll while it is idle, if it receives the beats of the
+worker that the row names: beats alone may be forged, or come from an installation in another schema. It reads the row
+when it is not covered, and with each of its reports. One that receives no beat for `SILENCE_MS` polls by itself and
+tries to take the lead. A leader whose own polls fail or hang resigns. Leadership only saves statements: any number of
+workers may poll.
 
 Made by `lifecycle` for databases with a hint line. A worker without one is never covered, and never leads. Processes
 without schedules and topics (`anabranch run`) are covered like others, but never lead.
@@ -73,7 +73,7 @@ RESIGNS = "resigns"
 
 @dataclass(slots=True)
 class _Look:
-    """One of the looks that a leader does for all."""
+    """One of the pollers that a leader runs for all workers."""
 
     poller: Poller
     succeeded: int
@@ -104,7 +104,7 @@ class Leadership:
         may_lead: bool = True,
         draw: Callable[[int], int] = secrets.randbelow,
     ) -> None:
-        """`rows` is None where nobody leads. `say` sends a word to the other workers; `offer` tells them of due runs.
+        """`rows` is None where nobody leads. `send` sends a word to the other workers; `offer` tells them of due runs.
         `draw` returns a random number below its argument."""
         self._rows = rows
         self._worker_id = worker_id
@@ -134,20 +134,20 @@ class Leadership:
 
     @property
     def leads(self) -> bool:
-        """Whether this worker does the looks for all."""
+        """Whether this worker polls for all workers."""
         return self._leads_since is not None
 
     def covers(self) -> bool:
-        """Whether another worker does the looks for all, and this one would hear of what they find."""
+        """Whether another worker polls for all workers, and its hints reach this one."""
         return not self.leads and self._listens and self._clock.monotonic() < self._covered_until
 
     def add(self, poller: Poller) -> None:
-        """Add one of the looks that a leader does for all: it is requested when this worker has to look for itself
-        again, and one that leads resigns if it fails or hangs."""
+        """Add one of the pollers that a leader runs for all workers: it is requested when this worker has to poll for
+        itself again, and a leader resigns if it fails or hangs."""
         self._looks.append(_Look(poller, poller.succeeded, self._clock.monotonic()))
 
     async def start(self) -> None:
-        """Begin; until a leader is known this worker looks for itself."""
+        """Begin; until a leader is known this worker polls for itself."""
         if self._rows is not None:
             await self._holding.start()
             await self._searching.start()
@@ -168,7 +168,7 @@ class Leadership:
         self._holding.soon()
 
     def receive(self, words: Sequence[str]) -> None:
-        """Somebody says that they lead, or lead no more."""
+        """Take a message of a worker that leads, or that has resigned."""
         now = self._clock.monotonic()
         self._beats = {sender: until for sender, until in self._beats.items() if until > now}
         for word in words:
@@ -181,7 +181,7 @@ class Leadership:
                 self._holding.soon()
 
     def confirm(self, holder: str | None) -> None:
-        """The row was read with a report: this worker holds the lease, or nobody."""
+        """Take the leader that a report has read from the row; None: nobody leads."""
         was_covered = self.covers()
         self._note(holder)
         if was_covered and not self.covers():
@@ -243,7 +243,7 @@ class Leadership:
             await self._take(rows)
 
     async def _is_led(self, rows: LeaderRows) -> bool:
-        """Read the row: does somebody lead whose beats arrive? Otherwise this worker looks for itself."""
+        """Read the row: does somebody lead whose beats arrive? Otherwise this worker polls for itself."""
         try:
             if self._listens:
                 self._note(await rows.holder())

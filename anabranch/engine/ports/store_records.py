@@ -206,7 +206,7 @@ class ReportAnswer:
     are_refused: bool
     """Whether `offer_refused` may find something since `refused_since`."""
     leader: str | None = None
-    """The worker that does the looks that concern all; None: nobody."""
+    """The worker that polls for all workers; None: nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""`end`: collects what a run, or an iteration, answers."""
+"""`end`: the output of a run, or of an iteration."""
 
 from __future__ import annotations
 

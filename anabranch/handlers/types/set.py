@@ -1,4 +1,4 @@
-"""`set`: makes an object of values and templates."""
+"""`set`: builds an object from values and templates."""
 
 from __future__ import annotations
 

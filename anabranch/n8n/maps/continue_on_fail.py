@@ -1,4 +1,4 @@
-"""Going on after a failure, in nodes of n8n that are told to: beside the other items, or by a way of its own.
+"""The n8n setting *continue on fail*: a failed item goes on beside the others, or through an error output.
 
 Pure. Such a node takes its input as a list, so that our engine collects the failures of items; a code node behind it
 tells them from results. An item that failed is `{error}`; on the way for errors it has the fields of the input, too.

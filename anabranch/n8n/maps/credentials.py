@@ -1,4 +1,4 @@
-"""Credentials: how those of n8n are sent with a request: in headers, in the query, or as a user and a password.
+"""Credentials of n8n: how they are sent with a request, in headers, in the query, or as user and password.
 
 Pure. In texts `{part}` stands for a secret; an export has none of them. For services that give out tokens by OAuth 2
 the table has the address where a token is renewed.

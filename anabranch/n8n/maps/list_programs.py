@@ -1,4 +1,4 @@
-"""Programs in JavaScript for n8n's nodes that work on lists of items.
+"""JavaScript code for n8n's nodes that work on lists of items.
 
 Pure. They run in code nodes, behind a line that binds `items`, and one that binds `options`.
 """

@@ -1,4 +1,4 @@
-"""The table of all mappings by type of n8n, collected from their modules.
+"""The table of all mappings by node type of n8n, collected from their modules.
 
 Pure. A new mapping is a function with `@maps(…)`; `docs/n8n.md` has the table that is made of it.
 """

@@ -1,4 +1,4 @@
-"""Programs in JavaScript for what no other node of ours does exactly as n8n does it.
+"""JavaScript code for what none of our node types does exactly as n8n does it.
 
 Pure. They run in code nodes, behind a line that binds `items` or `lists`, and `options`.
 """

@@ -1,4 +1,4 @@
-"""Rules: decorators that say which types of n8n a function maps, and how.
+"""Mapping rules: decorators that declare which node types of n8n a function maps, and how.
 
 Pure. Used by the modules of mappings as a decorator; `mapping` collects what it makes.
 """

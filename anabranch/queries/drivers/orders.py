@@ -1,4 +1,4 @@
-"""Orders to a driver process, in the form in which they are sent.
+"""Orders: the messages that the service sends to a driver process.
 
 Pure. Written by the service (`driver_process`), read by the driver process (`serve`).
 """
@@ -59,7 +59,7 @@ class Order:
 
 
 def value_as_json(value: Bound) -> Any:
-    """A bound value, with a mark where JSON has no such type."""
+    """A bound value as JSON, tagged where JSON has no such type."""
     if isinstance(value, datetime):
         return {"datetime": value.isoformat()}
     if isinstance(value, Document):
@@ -68,7 +68,7 @@ def value_as_json(value: Bound) -> Any:
 
 
 def value_of_json(sent: Any) -> Bound:
-    """The value again."""
+    """The bound value in this JSON."""
     match sent:
         case {"datetime": str(text)}:
             return datetime.fromisoformat(text)

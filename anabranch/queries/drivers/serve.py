@@ -1,4 +1,4 @@
-"""The main loop of a driver process: takes orders over a socket, answers with rows or a failure.
+"""The main loop of a driver process: receives orders over a socket, and sends rows or a failure.
 
 It holds one connection to one database, and ends with the service: the service holds the other end of a pipe; when that
 closes, SIGIO is raised here and ends the process.
@@ -67,7 +67,7 @@ def serve(connection: int, lifeline: int, kind: str) -> None:
 
 
 def _answer(line: _OrderLine, driver: Driver, kind: Kind, body: bytes) -> bool:
-    """Carry out one order; False if this process should not take another."""
+    """Execute one order; False if this process should not take another."""
     # Mapped, not touched: it counts against the limit, and costs nothing.
     reserve = mmap.mmap(-1, _RESERVE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     reusable = True

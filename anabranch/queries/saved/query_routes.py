@@ -1,4 +1,4 @@
-"""Routes of data sources and saved queries, with their forms."""
+"""Routes of data sources and saved queries, with their request and response models."""
 
 # ruff: noqa: N815 -- the wire's names are camelCase
 from __future__ import annotations

@@ -43,7 +43,7 @@ def _day_or_instant(value: Any) -> int:
 
 def _wait_s(value: Any) -> float:
     if isinstance(value, str) and value.strip().isdecimal():
-        raise ValueError(f"a wait needs a unit: `{value.strip()[:20]}s`")
+        raise ValueError(f"the wait has no unit; write `{value.strip()[:20]}s`")
     try:
         wait_s = parse_duration(value) / 1000
     except ValueError:

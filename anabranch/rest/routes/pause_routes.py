@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch.errors import HookPathTaken, NotFound, WorkflowIsCoded
 from anabranch.keys.access import Role
-from anabranch.rest.models.workflow_forms import ActivationModel, ActiveVersion, TenantPause, WorkflowPause
+from anabranch.rest.models.workflow_models import ActivationModel, ActiveVersion, TenantPause, WorkflowPause
 from anabranch.rest.routes.route import Reply, Route, RouteCall
 from anabranch.service.definitions.workflow_view import tenant_pause, workflow_pause
 

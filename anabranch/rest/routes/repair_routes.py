@@ -22,7 +22,7 @@ from anabranch.errors import (
     TooManyPending,
 )
 from anabranch.keys.access import Role
-from anabranch.rest.models.repair_forms import (
+from anabranch.rest.models.repair_models import (
     Bulk,
     BulkProgress,
     Fork,
@@ -32,7 +32,7 @@ from anabranch.rest.models.repair_forms import (
     Retry,
     StartedBulk,
 )
-from anabranch.rest.models.run_forms import RunStateModel
+from anabranch.rest.models.run_models import RunStateModel
 from anabranch.rest.routes.route import Header, Reply, Route, RouteCall
 from anabranch.rest.routes.run_routes import about_run, run_id_of
 from anabranch.run_requests import RetryOptions, read_fork

@@ -24,7 +24,7 @@ from anabranch.json_input import parse_json
 from anabranch.keys.access import Role
 from anabranch.rest.bodies import one_problem
 from anabranch.rest.lists import page_of
-from anabranch.rest.models.run_forms import (
+from anabranch.rest.models.run_models import (
     ActivationInScope,
     AsOf,
     ConsolePage,

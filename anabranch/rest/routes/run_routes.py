@@ -34,7 +34,7 @@ from anabranch.rest.bodies import checked, one_problem
 from anabranch.rest.error_responses import RETRY_AFTER_S
 from anabranch.rest.lists import page_of
 from anabranch.rest.models.base import Waiting
-from anabranch.rest.models.run_forms import (
+from anabranch.rest.models.run_models import (
     CancelRun,
     ChildrenQuery,
     Deletion,

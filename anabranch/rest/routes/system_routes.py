@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.keys.access import Role
-from anabranch.rest.models.system_forms import CurrentKey, Liveness, NodeTypeList, Ready
+from anabranch.rest.models.system_models import CurrentKey, Liveness, NodeTypeList, Ready
 from anabranch.rest.routes.route import PUBLIC, Reply, Route, RouteCall
 from anabranch.service.definitions.node_type_view import node_types_as_json
 

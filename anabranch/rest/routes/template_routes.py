@@ -7,7 +7,7 @@ from typing import Any
 from anabranch.errors import NotFound
 from anabranch.gallery.gallery import WorkflowTemplate, all_templates, find_template
 from anabranch.keys.access import Role
-from anabranch.rest.models.template_forms import TemplateList, TemplateView
+from anabranch.rest.models.template_models import TemplateList, TemplateView
 from anabranch.rest.routes.route import Reply, Route, RouteCall
 
 

@@ -25,8 +25,8 @@ from anabranch.keys.access import Role
 from anabranch.rest.bodies import checked
 from anabranch.rest.etags import etag, expected_number
 from anabranch.rest.lists import page_of
-from anabranch.rest.models.preview_forms import PreviewAnswer, PreviewRequest
-from anabranch.rest.models.workflow_forms import (
+from anabranch.rest.models.preview_models import PreviewAnswer, PreviewRequest
+from anabranch.rest.models.workflow_models import (
     Aspects,
     ChangedWorkflow,
     DeletionQuery,

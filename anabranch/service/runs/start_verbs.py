@@ -1,4 +1,4 @@
-"""Starts of runs: from a version of a workflow and the options of a request to a run that is stored.
+"""Start runs: turn a version of a workflow and the options of a request into a stored run.
 
 A mixin of `WorkflowService`, above `read_verbs`, and the functions that make a run's id, input and head, which tests,
 forks and `child_runs` use, too. A start returns once the run is durable.

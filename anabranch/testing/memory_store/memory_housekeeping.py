@@ -1,7 +1,7 @@
 """Housekeeping of a memory store: remove runs whose retention is over, and count runs.
 
-Pure questions to a `MemoryDatabase`, called by `MemoryStore`. No counters are kept here:
-all of it is in memory, so it is counted at every look.
+Pure reads of a `MemoryDatabase`, called by `MemoryStore`. It keeps no counters, and counts the runs in memory at every
+call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why a database would not take a transition's events: keys that are taken, data that it cannot hold.
+"""Why a database would refuse a transition's events: duplicate keys, values that it cannot store.
 
 Pure. Called by `memory_database` alone; the SQL stores hear of it from their databases.
 """

@@ -1,4 +1,4 @@
-"""The memory store: a true store without a disk, for tests and the simulator.
+"""The memory store: a complete store without a disk, for tests and the simulator.
 
 It keeps every promise of `ports.Store` (true version checks, true unique indexes, leases by an
 injected clock) and passes `tests/conformance`. Several `MemoryStore`s on one `MemoryDatabase`

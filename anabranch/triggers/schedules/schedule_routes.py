@@ -1,4 +1,4 @@
-"""Routes of schedules, with their forms."""
+"""Routes of schedules, with their request and response models."""
 
 # ruff: noqa: N815 -- the wire's names are camelCase
 from __future__ import annotations
@@ -22,7 +22,7 @@ from anabranch.keys.access import Role
 from anabranch.rest.bodies import checked
 from anabranch.rest.lists import page_by_name
 from anabranch.rest.models.base import DayOrInstant, Form, Name, Page, RequestModel, ResponseModel
-from anabranch.rest.models.run_forms import StartedRunModel
+from anabranch.rest.models.run_models import StartedRunModel
 from anabranch.rest.routes.route import Checked, Header, Reply, Route, RouteCall
 from anabranch.triggers.schedules.schedule_documents import backfill_as_json, schedule_as_json
 

@@ -1,4 +1,4 @@
-"""Routes of topics, with their forms: subscriptions, and messages."""
+"""Routes of topics, with their request and response models: subscriptions, and messages."""
 
 # ruff: noqa: N815 -- the wire's names are camelCase
 from __future__ import annotations

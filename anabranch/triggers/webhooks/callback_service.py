@@ -1,7 +1,7 @@
 """Calls of one-time addresses: each sends one signal to its run, once.
 
-Called by the public routes. Knows no HTTP but the request. What an address stands for is signed into it
-(`callback_addresses`); that it was used is in the log of the run, so it holds for all servers and after every crash.
+Called by the public routes. Knows no HTTP but the request. An address contains its run and wait, signed
+(`callback_addresses`). That it was used is in the log of the run, so all servers know it, also after a crash.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Forms in parts (multipart/form-data) that webhooks receive: texts and files.
+"""Multipart forms (multipart/form-data) that webhooks receive: texts and files.
 
-Pure. Called by `webhook_requests`. The body may be hostile: it is cut at its boundary and nowhere else, parts within
-parts stay bytes, and both parts and their heads are bounded.
+Pure. Called by `webhook_requests`. The body may be hostile: it is cut at its boundary and nowhere else, nested
+parts stay bytes, and the size of parts and of their headers is limited.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class ReceivedPart:
 
     @property
     def is_file(self) -> bool:
-        """Whether its sender says that it is one."""
+        """Whether the sender marked it as a file."""
         return self.file_name is not None or self.content_type is not None
 
 
 class FormRefused(ValueError):
-    """The form has more parts, or more in the head of a part, than is read."""
+    """The form has too many parts, or a part has too large headers."""
 
 
 def parts_of(content_type: str, body: bytes, *, parts_max: int) -> list[ReceivedPart] | None:

@@ -1,6 +1,7 @@
-"""Tokens that end an address: a message, signed with HMAC-SHA256 under a key derived from the secret key.
+"""Signed tokens for addresses: a message with an HMAC-SHA256 under a key derived from the secret key.
 
-Called by `callback_addresses` and `test_addresses`. Nothing is stored: a server that has the key knows a token again.
+Called by `callback_addresses` and `test_addresses`. Nothing is stored: any server with the key can verify a
+token.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ class MessageSigner(Protocol):
     """Signs with the secret key."""
 
     def mac(self, purpose: bytes, message: bytes) -> bytes:
-        """32 bytes that only the holder of the key can compute, others for each purpose."""
+        """The HMAC of a message, 32 bytes, different for each purpose."""
 
 
 class SignedTokens:
-    """Makes the tokens of one purpose, and reads those that it made."""
+    """Makes and verifies the tokens of one purpose."""
 
     def __init__(self, find_signer: Callable[[], MessageSigner | None], *, purpose: bytes) -> None:
         """`find_signer` is called at every use; it returns None if there is no secret key."""
@@ -44,7 +45,7 @@ class SignedTokens:
         return base64.urlsafe_b64encode(mac + message).decode().rstrip("=")
 
     def message(self, token: str) -> bytes | None:
-        """The message that a token was made of; None for one that was not made here, whatever is wrong with it."""
+        """The message in a token; None if the token is invalid."""
         signer = self._find_signer()
         if signer is None or len(token) > TOKEN_CHARACTERS_MAX:
             return None

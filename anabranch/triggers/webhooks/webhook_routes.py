@@ -1,4 +1,4 @@
-"""The route that lists webhooks, with its form. Webhooks themselves are served by `rest.public_routes`."""
+"""The route that lists webhooks, with its response model. Webhooks themselves are served by `rest.public_routes`."""
 
 # ruff: noqa: N815 -- the wire's names are camelCase
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values that are valid without doubt: a check of the simple keywords, without the library for JSON Schema.
+"""A fast check of simple JSON Schema keywords, without the library: says *certainly valid*, or leaves it open.
 
 Most configs of nodes are such values, and the library takes a tenth of a start of a process to import. What this cannot
 decide, and everything that is wrong, is left to `json_schema`, which also says what is wrong.

@@ -373,7 +373,7 @@ def _otherwise(inner: Evaluate, positional: Sequence[Evaluate], named: Mapping[s
     """`otherwise(value)`: for missing paths, and where a value is of a kind that cannot be computed with."""
     arguments = {**dict(zip(("value",), positional, strict=False)), **named}
     if len(positional) > 1 or set(arguments) != {"value"}:
-        raise Refused("the filter `otherwise` takes the value to give where there is none")
+        raise Refused("the filter `otherwise` needs a default value")
     fallback = arguments["value"]
 
     def evaluate(ctx: Mapping[str, Any], work: TemplateBudget) -> Any:

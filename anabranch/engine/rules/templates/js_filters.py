@@ -102,7 +102,7 @@ def _js_number(value: Any, work: TemplateBudget) -> Any:
             return check_number(number)
     if isinstance(value, list):
         return _js_number(_text_of(value, work), work)
-    raise Refused(f"`js_number`: {kind_of(value)} of this kind is not a number")
+    raise Refused(f"`js_number`: {kind_of(value)} of this kind cannot be converted to a number")
 
 
 def _number_of(text: str) -> float | int | None:

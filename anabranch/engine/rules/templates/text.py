@@ -109,7 +109,7 @@ def _find_closing(text: str, start: int) -> int:
         elif mark in ")]}":
             depth = max(0, depth - 1)
         elif len(mark) == 1 and len(text) <= limit:
-            raise Refused("an expression has text in it whose quote is not closed")
+            raise Refused("a text in an expression has no closing quote")
     if len(text) > limit:
         raise Refused(f"an expression is not closed by `}}}}` within {EXPRESSION_LENGTH_MAX} characters")
     raise Refused("an expression is not closed by `}}`; a literal `{{` is written `{{ '{{' }}`")

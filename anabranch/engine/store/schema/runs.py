@@ -322,7 +322,7 @@ schema_support = Table(
     PrimaryKeyConstraint("revision", name="pk_schema_support"),
 )
 
-# Which worker does the looks that concern all, and until when (ms). One row. See `hints.leadership`.
+# Which worker polls for all workers, and until when (ms). One row. See `hints.leadership`.
 leaders = Table(
     "leaders",
     metadata,

@@ -1,4 +1,4 @@
-"""Queries of `doctor --data` and `restore-check` beside runs and logs: pages of runs, families, counters, triggers.
+"""Queries for `doctor --data` and `restore-check`: pages of runs, families, counters, triggers.
 
 Reading only, one short statement each; `SqlStore` inherits it.
 """

@@ -1,4 +1,4 @@
-"""The differences between PostgreSQL and SQLite, by name.
+"""The interface of a database: everything in which PostgreSQL and SQLite differ.
 
 `store`, `reads` and `definitions` use this protocol; `sqlite_dialect` and `postgresql_dialect` implement it. A method
 that takes a connection runs in the thread that owns it, is one whole transaction, and has no effect if it raises, so it

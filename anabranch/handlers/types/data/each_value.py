@@ -1,4 +1,4 @@
-"""Shared by node types that make one value of another: the source, one value or a list of them, and what comes out.
+"""Shared by node types that convert values: the source, one value or a list, and the converted output.
 
 Used by the node types for times and texts, and by `crypto`.
 """

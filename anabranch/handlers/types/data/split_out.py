@@ -1,4 +1,4 @@
-"""`splitOut`: makes one list of the lists that its items hold."""
+"""`splitOut`: flattens the lists in a field of its items into one list."""
 
 from __future__ import annotations
 

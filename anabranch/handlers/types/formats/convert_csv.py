@@ -1,4 +1,4 @@
-"""`csv`: reads a table that is written as CSV, and writes one."""
+"""`csv`: reads and writes tables as CSV."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`markdown`: makes HTML of Markdown (GitHub's), and Markdown of HTML.
+"""`markdown`: converts Markdown (GitHub's) to HTML, and HTML to Markdown.
 
-cmark-gfm reads Markdown in time linear in the text; it was written to stand hostile texts.
+cmark-gfm parses Markdown in time linear in the text; it was written for hostile input.
 """
 
 from __future__ import annotations

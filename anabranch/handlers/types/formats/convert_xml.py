@@ -1,4 +1,4 @@
-"""`xml`: makes objects of XML, and XML of objects.
+"""`xml`: converts XML to objects, and objects to XML.
 
 Read by expat, which loads nothing from outside. A document type declaration with anything in it is refused: entities
 and default attributes make little text large.

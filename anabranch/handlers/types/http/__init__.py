@@ -1,1 +1,1 @@
-"""The parts of `httpRequest`: who sends a request, and what its answer is as a value."""
+"""The parts of `httpRequest`: who sends a request, and its response as a value."""

@@ -1,7 +1,7 @@
-"""Forms in parts (multipart/form-data, RFC 7578): texts and files.
+"""Multipart forms (multipart/form-data, RFC 7578): texts and files.
 
-Pure. Used by `http_request`. Names cannot leave their quotes, types cannot begin a header, and the text between the
-parts is a hash of them, which no part can have in it.
+Pure. Used by `http_request`. Names cannot leave their quotes, types cannot begin a header, and the boundary is a
+hash of the parts, which no part can contain.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tokens of OAuth 2 that have not run out: asked for when they are needed, and again when they have run out.
+"""A cache of OAuth 2 access tokens: requested on first use, and again after they expire.
 
 Used by `http_request`. Tokens are asked for through the same port as the request itself, and kept in memory. Where a
 refresh token was entered, what its service gave last is in the store as well, because that may be the only refresh

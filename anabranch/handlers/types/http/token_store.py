@@ -1,4 +1,4 @@
-"""The port for tokens that services replace, and a store in memory.
+"""The port for refresh tokens that services rotate, and a store in memory.
 
 Implemented by the store of renewed tokens. What it keeps is opaque to it.
 """

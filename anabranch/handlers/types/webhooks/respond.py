@@ -1,4 +1,4 @@
-"""`respond`: says what the webhook that began the run answers.
+"""`respond`: the HTTP response to the webhook that started the run.
 
 It sends nothing itself: its output is the response, and the server whose request waits for it sends it.
 """

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import AwareDatetime, Field, RootModel
 
 from anabranch.rest.models.base import Page, Query, RequestModel, ResponseModel
-from anabranch.rest.models.workflow_forms import SavedWorkflow
+from anabranch.rest.models.workflow_models import SavedWorkflow
 from anabranch.run_requests import WHOLE_NUMBER_MAX
 
 

@@ -12,7 +12,7 @@ from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.repair.fork_plan import ExecutionReason
 from anabranch.rest.models.base import RequestModel, ResponseModel
-from anabranch.rest.models.run_forms import RunStateModel
+from anabranch.rest.models.run_models import RunStateModel
 from anabranch.run_requests import WHOLE_NUMBER_MAX
 
 

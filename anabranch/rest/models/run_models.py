@@ -23,8 +23,8 @@ from anabranch.rest.models.base import (
     ResponseModel,
     Waiting,
 )
-from anabranch.rest.models.drafts import PinModel
-from anabranch.rest.models.workflow_forms import GraphModel
+from anabranch.rest.models.draft_models import PinModel
+from anabranch.rest.models.workflow_models import GraphModel
 from anabranch.run_requests import WHOLE_NUMBER_MAX
 
 # 256 characters: a dozen loops inside each other. Two scopes and a node id fit into the 8 KB of a request's first line,

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from anabranch.rest.models.base import RequestModel, ResponseModel
-from anabranch.rest.models.drafts import PinModel
+from anabranch.rest.models.draft_models import PinModel
 from anabranch.service.preview import ITEMS_MAX
 
 

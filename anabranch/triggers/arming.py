@@ -1,4 +1,4 @@
-"""Arm the triggers of the version of a workflow that starts take, and disarm those of the version before.
+"""Arm the triggers of the active version of a workflow, and disarm those of the version before.
 
 Called by the store inside the transaction that makes a version the active one, or deletes the workflow. A node keeps
 its row, with the same id, over all versions: what is due stays due if its timing is the same, and no occurrence has

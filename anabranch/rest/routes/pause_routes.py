@@ -1,4 +1,4 @@
-"""Routes of whole workflows and tenants: pause, resume, and the version that starts take."""
+"""Routes of whole workflows and tenants: pause, resume, and the version that starts use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands on definitions: validate, save versions, read, delete.
+"""Operations on definitions: validate, save versions, read, delete.
 
 The lowest mixin of `WorkflowService`, below `read_verbs`. It validates
 everything that is saved, and concurrent starts share one read of a version. What an `actor` (the id of a key, or

@@ -1,4 +1,4 @@
-"""Commands on whole workflows and tenants: pause and resume them, choose the version that starts take.
+"""Pause and resume whole workflows and tenants, and choose the version that starts use.
 
 A mixin of `WorkflowService`, above `definition_verbs` and below `read_verbs`. A pause writes to no run: runs keep their
 status, are not claimed by any worker, and show `pausedBy`.

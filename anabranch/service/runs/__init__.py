@@ -1,1 +1,1 @@
-"""Runs: commands, queries, and their JSON."""
+"""Runs: operations that change and read them, and their JSON."""

@@ -1,4 +1,4 @@
-"""Queries on runs: lists, one run, its steps, its log.
+"""Operations that read runs: lists, one run, its steps, its log.
 
 A mixin of `WorkflowService`, above `pause_verbs` and below `run_verbs`.
 """

@@ -1,4 +1,4 @@
-"""Commands on runs: signal, cancel, pause, resume, delete.
+"""Operations that change runs: signal, cancel, pause, resume, delete.
 
 A mixin of `WorkflowService`, above `start_verbs`. Each command returns once its effect is durable. Runs that the
 engine of this process owns go through that engine, all others through the store.

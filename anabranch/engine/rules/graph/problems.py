@@ -1,4 +1,4 @@
-"""Problems of workflow documents: every code of the validator, and its message.
+"""Problems of workflow documents: every code of the validator, and what it means.
 
 Pure. Parser, structure check and validator create problems; `docs/errors.md` is compared with the two tables. Node
 types add codes of their own through `NodeType.check` (`EXPRESSION_EXPECTED`, `TEMPLATE_ERROR`, …). Codes are public and

@@ -79,6 +79,28 @@ def test_a_cut_leaves_later_outcomes_out() -> None:
     assert (places(made.reuse), reasons(made)) == (["start", "a"], {"b": "AFTER_CUT"})
 
 
+def test_what_ran_after_the_cut_has_had_its_effects_and_is_undecided_in_loops_too() -> None:
+    each = {"type": "loop", "config": {"source": "{{ctx.input}}"}}
+    run = begun(drawn("start>a, a>each, each.loop>work, each.done>c, a.error>mend", each=each), [1, 2])
+    run.completed("a").then(completed("each", [1, 2])).completed("each[0]/work", "each[1]/work", "c")
+    made, _ = fork(run, seq=3)
+    assert (reasons(made), made.run[0]["effect"]) == ({"a": "AFTER_CUT"}, "again")
+    effects = {scenario.address(each["nodeID"], each["scope"]): each["effect"] for each in made.undecided}
+    assert effects == {**dict.fromkeys(("each", "each[0]/work", "each[1]/work", "c"), "again"), "mend": "first"}
+
+
+def test_what_is_undecided_has_its_new_name() -> None:
+    run = begun(LINE).completed("a", "b", "c")
+    made, _ = fork(run, drawn("start>a, a>b, b>x"), chosen=[("b", None)], renames={"x": "c"})
+    assert places(made.undecided) == ["x"]
+
+
+def test_a_fork_that_would_fail_at_once_says_at_which_node_and_why() -> None:
+    run = begun(drawn("start>a, a.error>mend")).then(failed("a")).completed("mend")
+    with pytest.raises(ForkRefused, match="the new run would fail at once: node 'a': HANDLER_ERROR: it broke"):
+        fork(run, drawn("start>a"))
+
+
 def test_changed_config_and_changed_input_run_again() -> None:
     def shop(path: str) -> dict[str, Any]:
         call = {"type": "httpRequest", "config": {"url": "https://x.test/" + path}}

@@ -134,6 +134,7 @@ class _Fork:
         self._opened: dict[Place, Event] = {}
         """What loops were answered with: their ends follow from their iterations."""
         self._dispatched: dict[Place, Event] = {}
+        """Also after the cut: what ran there has had its effects."""
         self._contexts: dict[Place, ContextSnapshot] = {}
         self._kept: list[SignalSent] = []
         self._read_source()
@@ -157,7 +158,7 @@ class _Fork:
         if state.is_terminal:
             if state.terminal is Status.COMPLETED:
                 raise ForkRefused("nothing would run: all outcomes of the recorded run are good for the new one")
-            raise ForkRefused(f"the new run would fail at once: {state.outcome and state.outcome.value}")
+            raise ForkRefused(f"the new run would fail at once: {_why_failed(state)}")
         for signal in self._kept if self._cut.signals else ():
             self._decide(signal)
         copied = len(self._kept) if self._cut.signals else 0
@@ -173,14 +174,16 @@ class _Fork:
         source, cut = self._source, self._cut
         state = new_state(self._source_plan, source.head)
         for event in source.log:
+            if event.type is EventType.NODE_DISPATCHED:
+                self._dispatched.setdefault((event.node_id, event.scope), event)
+        for event in source.log:
             if cut.seq is not None and event.seq > cut.seq:
                 break
             evolve(state, event)
             if is_left_out(source.head.left_out, event.seq):
                 continue
             place = (event.node_id, event.scope)
-            if event.type is EventType.NODE_DISPATCHED and place not in self._dispatched:
-                self._dispatched[place] = event
+            if event.type is EventType.NODE_DISPATCHED and place not in self._contexts:
                 activation = state.activation(*place)
                 if activation is not None:
                     self._contexts[place] = activation.context
@@ -195,15 +198,7 @@ class _Fork:
 
     def _old_place(self, place: Place) -> Place:
         """The key of this activation in the recorded run."""
-        renames = self._cut.renames
-        if not renames:
-            return place
-        node_id, scope = place
-        parts = []
-        for part in scope.split("/") if scope else ():
-            loop = place_of(part).node_id
-            parts.append(renames.get(loop, loop) + part.removeprefix(loop))
-        return renames.get(node_id, node_id), "/".join(parts)
+        return _renamed(place, self._cut.renames)
 
     # -- answering ------------------------------------------------------------------------
     def _decide(self, stimulus: Stimulus) -> None:
@@ -242,7 +237,7 @@ class _Fork:
     def _why_not(self, activation: Activation, old: Place, ending: Event | None) -> dict[str, Any] | None:
         """Why this activation cannot reuse the recorded result; None if it can."""
         node, was = activation.node, self._source_plan.node_at(*old)
-        if was is None or (ending is None and old not in self._dispatched and self._cut.seq is None):
+        if was is None or (ending is None and old not in self._dispatched):
             return {"because": Because.NEW}
         if ending is None or ending.type is EventType.NODE_SKIPPED:
             return {"because": self._not_ended(old)}
@@ -310,9 +305,8 @@ class _Fork:
                 plan.drop.append(place_entry(old, because="NOT_REACHED"))
             else:
                 listed.add(old)
-                plan.undecided.append(
-                    place_entry(old, effect=self._effect(_as_in(state.plan.nodes[new_ids[old[0]]], old), old))
-                )
+                node = _as_in(state.plan.nodes[new_ids[old[0]]], old)
+                plan.undecided.append(place_entry(_renamed(old, new_ids), effect=self._effect(node, old)))
         rows = {(event.node_id, event.scope) for event in plan.events}
         for scope in state.scopes.values():
             for node in scope.body.nodes:
@@ -355,6 +349,26 @@ def forked_from(source: RecordedRun, seq: int, *, reused: int) -> ForkedFrom:
     """The payload of the last row of a fork: its source up to this row."""
     head = source.head
     return ForkedFrom(head.instance_id, head.generation, seq, head.workflow_version, reused)
+
+
+def _why_failed(state: AnyState) -> str:
+    """The node and the error that the new run would fail with."""
+    assert state.outcome is not None, "a failed run has its error"
+    error = RunError.from_json(state.outcome.value)
+    where = f" in {error.scope}" if error.scope else ""
+    return f"node {error.node_id!r}{where}: {error.code}: {error.message}"
+
+
+def _renamed(place: Place, renames: Mapping[str, str]) -> Place:
+    """The key of an activation with other node ids, also in its scope."""
+    if not renames:
+        return place
+    node_id, scope = place
+    parts = []
+    for part in scope.split("/") if scope else ():
+        loop = place_of(part).node_id
+        parts.append(renames.get(loop, loop) + part.removeprefix(loop))
+    return renames.get(node_id, node_id), "/".join(parts)
 
 
 def _as_in(node: PlanNode, old: Place) -> PlanNode:

@@ -19,8 +19,9 @@ from anabranch.engine.rules.stimuli import Started
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.verify.check_log import check_log as check_definition
 from anabranch.errors import ForkRefused
+from anabranch.histories.graph_replay import replay_graph
 from tests.spec import scenario
-from tests.spec.drawings import TYPES, condition, drawn
+from tests.spec.drawings import TYPES, TypesWith, broken, condition, drawn
 from tests.spec.laws import check_log
 from tests.spec.scenario import Scenario, asks_for, begun, completed, failed, signal
 from tests.spec.shapes import random_shape
@@ -87,6 +88,17 @@ def test_what_ran_after_the_cut_has_had_its_effects_and_is_undecided_in_loops_to
     assert (reasons(made), made.run[0]["effect"]) == ({"a": "AFTER_CUT"}, "again")
     effects = {scenario.address(each["nodeID"], each["scope"]): each["effect"] for each in made.undecided}
     assert effects == {**dict.fromkeys(("each", "each[0]/work", "each[1]/work", "c"), "again"), "mend": "first"}
+
+
+def test_results_of_node_types_that_are_not_known_here_are_reused() -> None:
+    types = TypesWith(broken(handles=lambda config: ("default", "loud")))
+    document = drawn("start>a, start>b, b>c", a={"type": "broken"}, b={"type": "broken"})
+    run = begun(compile_plan(document, types, evaluates=False))
+    run.then(completed("a", handle="loud")).completed("b", "c")
+    run.plan = compile_plan(document, TYPES, evaluates=False)
+    made, _ = fork(run, chosen=[("c", None)])
+    assert (places(made.reuse), reasons(made)) == (["start", "a", "b"], {"c": "CHOSEN"})
+    assert replay_graph(run.plan, run.plan, run.head, run.log) == []
 
 
 def test_what_is_undecided_has_its_new_name() -> None:

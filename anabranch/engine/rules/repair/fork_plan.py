@@ -246,8 +246,7 @@ class _Fork:
         failed = ending.type is EventType.NODE_FAILED
         if failed and (self._cut.redo_failed or (ending.next_handle is None and self._ended_run(old))):
             return {"because": Because.FAILED}
-        exits = node.exits
-        handle_is_gone = not failed and ending.next_handle is not None and ending.next_handle not in exits
+        handle_is_gone = not failed and not node.may_leave_by(ending.next_handle)
         if was.type != node.type or handle_is_gone or not json_equal(dict(was.config), dict(node.config)):
             return {"because": Because.CONFIG_CHANGED}
         if node.type == DATA_QUERY_TYPE and self._query_changed(node, old):

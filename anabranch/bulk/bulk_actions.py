@@ -184,7 +184,7 @@ def check_bulk(request: BulkRequest) -> None:
             has = f"has the options {', '.join(known)}" if known else "has no options"
             raise InvalidRequest(f"unknown option {name!r}: {request.action.value} {has}")
         if given is not None and not known[name](given):
-            raise InvalidRequest(f"the option {name!r} of {request.action.value} is not {given!r}"[:200])
+            raise InvalidRequest(f"the option {name!r} of {request.action.value} cannot be {given!r}"[:200])
     if request.action is BulkAction.SIGNAL:
         if request.options.get("event") is None:
             raise InvalidRequest("a signal needs the option 'event'", hint='{"event": "paid", "payload": 1}')

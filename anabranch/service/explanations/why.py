@@ -128,7 +128,7 @@ def why_run(run: RunAsOf, *, worker: str | None = None, paused_by: _Json | None 
 def _open_reasons(run: RunAsOf, budget: _Budget, worker: str | None) -> list[_Json]:
     """The union over everything that is open; a loop is shown by what is open in its iterations."""
     reasons = _function_reasons(run, worker)
-    inner = {loop_of(scope) for scope in run.scopes if scope}
+    inner = {loop_of(scope) for scope in run.scopes if scope} if isinstance(run.plan, Plan) else ()
     for activation in run.activations.values():
         if activation.has_ended or (activation.place in inner and _open_scopes(run, activation)):
             continue

@@ -110,26 +110,22 @@ class BulkRequest:
         check_version(wanted.get("version"), "/filter/version")
         values = wanted.get("input") or {}
         values = check_fields(values, dict.fromkeys(values, str), "/filter/input")
-        try:
-            since, until = wanted.get("since"), wanted.get("until")
-            return cls(
-                _one_of(BulkAction, asked.get("action"), "/action"),
-                RunFilter(
-                    workflow=wanted.get("workflow"),
-                    statuses=[_one_of(Status, each, "/filter/status") for each in wanted.get("status") or ()],
-                    reasons=[_one_of(SuspendReason, each, "/filter/reason") for each in wanted.get("reason") or ()],
-                    since=None if since is None else from_iso_or_date(since),
-                    until=None if until is None else from_iso_or_date(until),
-                    version=wanted.get("version"),
-                    rerun_of=wanted.get("rerunOf"),
-                    error=wanted.get("error"),
-                    input_filters=[(tuple(path.split(".")), text) for path, text in values.items()],
-                ),
-                dict(asked.get("options") or {}),
-                bool(asked.get("dryRun")),
-            )
-        except ValueError as wrong:
-            raise InvalidRequest(f"invalid bulk request: {wrong}", hint="See POST /v1/runs/bulk.") from None
+        return cls(
+            _one_of(BulkAction, asked.get("action"), "/action"),
+            RunFilter(
+                workflow=wanted.get("workflow"),
+                statuses=[_one_of(Status, each, "/filter/status") for each in wanted.get("status") or ()],
+                reasons=[_one_of(SuspendReason, each, "/filter/reason") for each in wanted.get("reason") or ()],
+                since=_moment(wanted, "since"),
+                until=_moment(wanted, "until"),
+                version=wanted.get("version"),
+                rerun_of=wanted.get("rerunOf"),
+                error=wanted.get("error"),
+                input_filters=[(tuple(path.split(".")), text) for path, text in values.items()],
+            ),
+            dict(asked.get("options") or {}),
+            bool(asked.get("dryRun")),
+        )
 
 
 _FIELDS = {"action": str, "filter": dict, "options": dict, "dryRun": bool}
@@ -153,6 +149,15 @@ def _one_of(names: type[NameT], given: Any, pointer: str) -> NameT:
         if isinstance(given, str) and each.value.lower() == given.lower():
             return each
     raise InvalidRequest(f"{pointer}: it is one of {', '.join(names)}, not {given!r:.80}")
+
+
+def _moment(wanted: Mapping[str, Any], name: str) -> int | None:
+    """The time of this condition, in milliseconds. Raises InvalidRequest."""
+    try:
+        return None if name not in wanted else from_iso_or_date(wanted[name])
+    except ValueError as wrong:
+        hint = "Write ISO 8601 with an offset, such as 2030-01-31T08:00:00Z, or a date."
+        raise InvalidRequest(f"/filter/{name}: {wrong}", hint=hint) from None
 
 
 def _is_version(given: Any) -> bool:

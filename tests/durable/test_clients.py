@@ -242,6 +242,7 @@ BULKS_OF_NONSENSE: list[tuple[dict[str, Any], str]] = [
     ({"action": "retry", "filter": 5}, "/filter"),
     ({"action": "retry", "filter": {"workflow": 5}}, "/filter/workflow"),
     ({"action": "retry", "filter": {"status": ["lost"]}}, "/filter/status"),
+    ({"action": "retry", "filter": {"since": "yesterday"}}, "/filter/since"),
     ({"action": "retry", "filter": {"version": "1"}}, "/filter/version"),
     ({"action": "retry", "filter": {"input": {"a": 1}}}, "/filter/input/a"),
     ({"action": "retry", "filter": {"workflow": "a"}, "options": [1]}, "/options"),

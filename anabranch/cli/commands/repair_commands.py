@@ -210,8 +210,9 @@ def bulk(
     if at.as_json:
         print_document(progress)
         raise typer.Exit(0 if has_completed else 1)
-    would = "would be done to" if dry_run else "done to"
-    print_line(f"{action}: {would} {progress['succeeded']} of {progress['total']} runs ({progress['bulkID']})")
+    of = counted(progress["total"] or 0, "run")
+    would = "would be done" if dry_run else "done"
+    print_line(f"{action}: {progress['succeeded']:,} of {of} {would} ({progress['bulkID']})")
     for code, runs in sorted(progress["counts"].items()):
         if code != "DONE":
             print_line(f"  {code}: {runs}")

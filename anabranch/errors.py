@@ -234,7 +234,9 @@ class RetryWouldRepeat(AnabranchError):
     """The run failed because of its own data and graph: a retry would fail the same way."""
 
     code = "RETRY_WOULD_REPEAT"
-    hint = "Correct the workflow and run it again (rerun), with another input if need be."
+    hint = (
+        "Correct the workflow and fork the run onto its new version, which keeps what has completed, or run it again."
+    )
 
 
 class ParentNotWaiting(AnabranchError):

@@ -28,6 +28,9 @@ RESERVED_PREFIXES = ("schedule:", "topic:", "failure:", "hook:")
 COMMAND_LINE = "cli"
 """Who did it, where a command was run on the database itself."""
 
+DATABASE_CLIENT = "a client of the database"
+"""Who did it, in the log, where a program called a `Client` of the database itself."""
+
 # 8 filters of 32 steps: more than a person uses. Each is evaluated for every run that a list scans, and SQLite joins a
 # table for each step, 64 at most.
 INPUT_FILTERS_MAX = 8
@@ -115,29 +118,54 @@ class ForkOptions:
 
 FORK = ForkOptions()
 
+_FORK_FIELDS = {
+    "at": dict,
+    "version": int,
+    "graph": dict,
+    "input": object,
+    "renames": dict,
+    "redo": list,
+    "redoFailed": bool,
+    "signals": str,
+    "ifPlan": str,
+    "dryRun": bool,
+}
+_AT_FIELDS = {"seq": int, "nodeID": str, "scope": str}
+_REDO_FIELDS = {"nodeID": str, "scope": str}
+_SIGNALS = ("prefix", "none")
 
-def read_fork(document: Mapping[str, Any]) -> tuple[ForkOptions, Any]:
+
+def read_fork(document: object) -> tuple[ForkOptions, Any]:
     """The options that a body of `POST …/fork` has, and its input (SAME_INPUT: it has none). Raises InvalidRequest."""
-    try:
-        at = document.get("at") or {}
-        if document.get("at") is not None and at.get("seq") is None and at.get("nodeID") is None:
-            raise InvalidRequest("`at` has neither a `seq` nor a `nodeID`", hint="Name a row of the log, or a node.")
-        chosen = [at] if at.get("nodeID") is not None else []
-        chosen += document.get("redo") or []
-        options = ForkOptions(
-            at_seq=at.get("seq"),
-            chosen=tuple((each["nodeID"], each.get("scope")) for each in chosen),
-            redo_failed=bool(document.get("redoFailed", False)),
-            version=document.get("version"),
-            graph=document.get("graph"),
-            renames=dict(document.get("renames") or {}),
-            signals=document.get("signals", "prefix") != "none",
-            if_plan=document.get("ifPlan"),
-            dry_run=bool(document.get("dryRun", False)),
-        )
-    except (KeyError, TypeError, AttributeError) as wrong:
-        raise InvalidRequest(f"invalid request for a fork: {wrong}", hint="See POST …/fork.") from None
-    return options, document.get("input", SAME_INPUT)
+    asked = check_fields(document, _FORK_FIELDS)
+    at, signals = asked.get("at"), asked.get("signals") or "prefix"
+    if at is not None and check_fields(at, _AT_FIELDS, "/at").keys().isdisjoint(("seq", "nodeID")):
+        raise InvalidRequest("`at` has neither a `seq` nor a `nodeID`", hint="Name a row of the log, or a node.")
+    if signals not in _SIGNALS:
+        raise InvalidRequest(f"/signals: it is `prefix` or `none`, not {signals!r:.80}")
+    at = at or {}
+    _check_number(at.get("seq"), "the seq of a row", "/at/seq")
+    check_version(asked.get("version"), "/version")
+    if "scope" in at and "nodeID" not in at:
+        raise InvalidRequest("/at: a `scope` without a `nodeID`", hint="Name the node that runs again there.")
+    redo = [check_fields(each, _REDO_FIELDS, f"/redo/{number}") for number, each in enumerate(asked.get("redo") or ())]
+    if any("nodeID" not in each for each in redo):
+        raise InvalidRequest("/redo: each of them needs a `nodeID`")
+    renames = asked.get("renames") or {}
+    renames = check_fields(renames, dict.fromkeys(renames, str), "/renames")
+    chosen = [at, *redo] if "nodeID" in at else redo
+    options = ForkOptions(
+        at_seq=at.get("seq"),
+        chosen=tuple((each["nodeID"], each.get("scope")) for each in chosen),
+        redo_failed=bool(asked.get("redoFailed")),
+        version=asked.get("version"),
+        graph=asked.get("graph"),
+        renames=renames,
+        signals=signals == "prefix",
+        if_plan=asked.get("ifPlan"),
+        dry_run=bool(asked.get("dryRun")),
+    )
+    return options, document["input"] if isinstance(document, Mapping) and "input" in document else SAME_INPUT
 
 
 class RetryArguments(TypedDict, total=False):
@@ -225,6 +253,27 @@ def check_seconds(seconds: object, name: str) -> None:
     """Raise InvalidRequest unless it is None or a length of time in seconds."""
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float)):
         raise InvalidRequest(f"{name} is a number of seconds, not {seconds!r:.80}")
+
+
+_TYPE_WORDS = {dict: "an object", list: "a list", str: "text", int: "a whole number", bool: "true or false"}
+
+
+def check_fields(value: object, fields: Mapping[str, type], pointer: str = "") -> dict[str, Any]:
+    """The fields of an object that are not null. Raises InvalidRequest, unless they are of these names and types."""
+    if not isinstance(value, Mapping):
+        raise InvalidRequest(f"{pointer or 'the request'}: it is an object, not {value!r:.80}")
+    for name, given in value.items():
+        if name not in fields:
+            raise InvalidRequest(f"{pointer}/{name}: unknown field", hint=f"The fields are {', '.join(fields)}.")
+        is_other = not isinstance(given, fields[name]) or (isinstance(given, bool) and fields[name] is int)
+        if given is not None and is_other:
+            raise InvalidRequest(f"{pointer}/{name}: it is {_TYPE_WORDS[fields[name]]}, not {given!r:.80}")
+    return {name: given for name, given in value.items() if given is not None}
+
+
+def check_version(version: object, pointer: str) -> None:
+    """Raise InvalidRequest unless it is None or can be the number of a version."""
+    _check_number(version, "a version", pointer)
 
 
 def _check_number(number: object, what: str, pointer: str) -> None:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.events import Status, SuspendReason
@@ -18,7 +18,14 @@ from anabranch.engine.rules.instants import from_iso_or_date, to_iso_or_none
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.engine.rules.values import check_key
 from anabranch.errors import AnabranchError, InvalidRequest, NonRetryable, NotFound, StoreUnavailable
-from anabranch.run_requests import COMMAND_LINE, RetryOptions, StartOptions
+from anabranch.run_requests import (
+    COMMAND_LINE,
+    WHOLE_NUMBER_MAX,
+    RetryOptions,
+    StartOptions,
+    check_fields,
+    check_version,
+)
 from anabranch.service.workflow_service import WorkflowService
 
 BULK_NAME = "anabranch-bulk"
@@ -35,6 +42,8 @@ ACTIONS_PER_S = 50
 
 # 10,000 ids a step: 400 kB of the 1 MB that a step may return.
 CHOSEN_AT_ONCE = 10_000
+
+NameT = TypeVar("NameT", bound=StrEnum)
 
 DONE = "DONE"
 """The outcome of an action that was taken; others are the codes of refusals."""
@@ -96,33 +105,64 @@ class BulkRequest:
     @classmethod
     def from_json(cls, value: Any) -> BulkRequest:
         """The request that a document is, with the fields of `POST /v1/runs/bulk`. Raises InvalidRequest."""
-        try:
-            wanted = dict(value["filter"])
-            unknown = wanted.keys() - _CONDITIONS
-            if unknown:
-                raise ValueError(f"unknown condition {', '.join(sorted(unknown))}")
-            since, until = wanted.get("since"), wanted.get("until")
-            return cls(
-                BulkAction(value["action"]),
-                RunFilter(
-                    workflow=wanted.get("workflow"),
-                    statuses=[Status(each.upper()) for each in wanted.get("status") or ()],
-                    reasons=[SuspendReason(each.upper()) for each in wanted.get("reason") or ()],
-                    since=None if since is None else from_iso_or_date(since),
-                    until=None if until is None else from_iso_or_date(until),
-                    version=wanted.get("version"),
-                    rerun_of=wanted.get("rerunOf"),
-                    error=wanted.get("error"),
-                    input_filters=[(tuple(path.split(".")), text) for path, text in wanted.get("input", {}).items()],
-                ),
-                dict(value.get("options") or {}),
-                bool(value.get("dryRun", False)),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as wrong:
-            raise InvalidRequest(f"invalid bulk request: {wrong}", hint="See POST /v1/runs/bulk.") from None
+        asked = check_fields(value, _FIELDS)
+        wanted = check_fields(asked.get("filter"), _CONDITIONS, "/filter")
+        check_version(wanted.get("version"), "/filter/version")
+        values = wanted.get("input") or {}
+        values = check_fields(values, dict.fromkeys(values, str), "/filter/input")
+        return cls(
+            _one_of(BulkAction, asked.get("action"), "/action"),
+            RunFilter(
+                workflow=wanted.get("workflow"),
+                statuses=[_one_of(Status, each, "/filter/status") for each in wanted.get("status") or ()],
+                reasons=[_one_of(SuspendReason, each, "/filter/reason") for each in wanted.get("reason") or ()],
+                since=_moment(wanted, "since"),
+                until=_moment(wanted, "until"),
+                version=wanted.get("version"),
+                rerun_of=wanted.get("rerunOf"),
+                error=wanted.get("error"),
+                input_filters=[(tuple(path.split(".")), text) for path, text in values.items()],
+            ),
+            dict(asked.get("options") or {}),
+            bool(asked.get("dryRun")),
+        )
 
 
-_CONDITIONS = {"workflow", "status", "reason", "since", "until", "version", "rerunOf", "error", "input"}
+_FIELDS = {"action": str, "filter": dict, "options": dict, "dryRun": bool}
+
+_CONDITIONS = {
+    "workflow": str,
+    "status": list,
+    "reason": list,
+    "since": str,
+    "until": str,
+    "version": int,
+    "rerunOf": str,
+    "error": str,
+    "input": dict,
+}
+
+
+def _one_of(names: type[NameT], given: Any, pointer: str) -> NameT:
+    """The member of this name, in upper or lower case. Raises InvalidRequest, which lists them."""
+    for each in names:
+        if isinstance(given, str) and each.value.lower() == given.lower():
+            return each
+    raise InvalidRequest(f"{pointer}: it is one of {', '.join(names)}, not {given!r:.80}")
+
+
+def _moment(wanted: Mapping[str, Any], name: str) -> int | None:
+    """The time of this condition, in milliseconds. Raises InvalidRequest."""
+    try:
+        return None if name not in wanted else from_iso_or_date(wanted[name])
+    except ValueError as wrong:
+        hint = "Write ISO 8601 with an offset, such as 2030-01-31T08:00:00Z, or a date."
+        raise InvalidRequest(f"/filter/{name}: {wrong}", hint=hint) from None
+
+
+def _is_version(given: Any) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool) and 1 <= given <= WHOLE_NUMBER_MAX
+
 
 _OPTIONS: dict[BulkAction, dict[str, Callable[[Any], bool]]] = {
     BulkAction.RETRY: {
@@ -131,7 +171,7 @@ _OPTIONS: dict[BulkAction, dict[str, Callable[[Any], bool]]] = {
         "newKeys": lambda given: isinstance(given, bool),
     },
     BulkAction.CANCEL: {"reason": lambda given: isinstance(given, str)},
-    BulkAction.RERUN: {"version": lambda given: isinstance(given, int) and given >= 1},
+    BulkAction.RERUN: {"version": _is_version},
     BulkAction.RESUME: {},
     BulkAction.SIGNAL: {"event": lambda given: isinstance(given, str), "payload": lambda given: True},
 }
@@ -149,7 +189,7 @@ def check_bulk(request: BulkRequest) -> None:
             has = f"has the options {', '.join(known)}" if known else "has no options"
             raise InvalidRequest(f"unknown option {name!r}: {request.action.value} {has}")
         if given is not None and not known[name](given):
-            raise InvalidRequest(f"the option {name!r} of {request.action.value} is not {given!r}"[:200])
+            raise InvalidRequest(f"the option {name!r} of {request.action.value} cannot be {given!r}"[:200])
     if request.action is BulkAction.SIGNAL:
         if request.options.get("event") is None:
             raise InvalidRequest("a signal needs the option 'event'", hint='{"event": "paid", "payload": 1}')

@@ -172,6 +172,11 @@ def problem_line(problem: Mapping[str, Any]) -> str:
     return f"{' '.join(words)}: {problem['message']}{hint}"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 run`, `2,000 runs`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def shown(text: str) -> str:
     """Somebody's text, safe for a terminal."""
     return text.translate(_CONTROL).encode(errors="backslashreplace").decode()

@@ -278,7 +278,7 @@ class Client:
         `request` is the body of `POST …/fork` (`at`, `version`, `graph`, `input`, `redo`, …); with `dryRun` the answer
         is the plan. Raises NotFound, InvalidRequest, InvalidInput, ForkRefused, PlanChanged, RunTooLarge.
         """
-        return await self._open_gateway.fork_run(run_id, request or {}, key=key)
+        return await self._open_gateway.fork_run(run_id, {} if request is None else request, key=key)
 
     async def bulk(
         self,
@@ -295,7 +295,7 @@ class Client:
         executes: `cancel` stops it after the current page, `bulk_progress` returns its progress. A repeated `key`
         returns the first bulk run. Raises InvalidRequest, NotFound.
         """
-        request = {"action": action, "filter": dict(filter), "options": dict(options or {}), "dryRun": dry_run}
+        request = {"action": action, "filter": filter, "options": {} if options is None else options, "dryRun": dry_run}
         return str((await self._open_gateway.start_bulk(request, key=key))["bulkID"])
 
     async def bulk_progress(self, bulk_id: str) -> dict[str, Any]:

@@ -18,7 +18,16 @@ from anabranch.engine.console.console_rows import LEVELS, LinesWanted
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import InvalidRequest
-from anabranch.run_requests import RETRY, SAME_INPUT, START_NOW, RetryOptions, StartedRun, StartOptions, read_fork
+from anabranch.run_requests import (
+    DATABASE_CLIENT,
+    RETRY,
+    SAME_INPUT,
+    START_NOW,
+    RetryOptions,
+    StartedRun,
+    StartOptions,
+    read_fork,
+)
 from anabranch.service.cursors import cut, read_run_cursor, run_cursor
 from anabranch.service.definitions.workflow_view import saved_summary, tenant_pause, workflow_pause
 from anabranch.service.runs.read_verbs import no_run
@@ -27,9 +36,6 @@ from anabranch.settings import Settings
 
 # 500 workflows a statement: a list is read to its end.
 PAGE_WORKFLOWS = 500
-
-# Who pauses and resumes, as the log has it.
-_US = "a client of the database"
 
 
 class LocalGateway:
@@ -45,7 +51,7 @@ class LocalGateway:
         self._explanations = services.explanations
         self._tenant_id = tenant_id
         self._actor = actor
-        self._by = actor or _US
+        self._by = actor or DATABASE_CLIENT
 
     # -- workflows ------------------------------------------------------------------------
     async def list_workflows(self) -> list[dict[str, Any]]:
@@ -192,25 +198,25 @@ class LocalGateway:
 
     async def pause_run(self, instance_id: str, *, children: bool = True) -> str:
         """Return once it is SUSPENDED. Raises NotFound, RunIsTerminal."""
-        return await self._service.pause_run(instance_id, tenant_id=self._tenant_id, by=_US, children=children)
+        return await self._service.pause_run(instance_id, tenant_id=self._tenant_id, by=self._by, children=children)
 
     async def resume_run(self, instance_id: str, *, children: bool = True) -> str:
         """Return once it is not SUSPENDED any more; its status then. Raises NotFound, RunIsTerminal."""
-        return await self._service.resume_run(instance_id, tenant_id=self._tenant_id, by=_US, children=children)
+        return await self._service.resume_run(instance_id, tenant_id=self._tenant_id, by=self._by, children=children)
 
     async def retry_run(self, instance_id: str, options: RetryOptions = RETRY) -> dict[str, Any]:
         """Continue a failed or cancelled run; returns what is executed again."""
-        return await self._service.retry_run(instance_id, options, tenant_id=self._tenant_id, by=_US)
+        return await self._service.retry_run(instance_id, options, tenant_id=self._tenant_id, by=self._by)
 
     async def fork_run(self, instance_id: str, request: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
         """Start a run with the outcomes of this one, or answer with the plan."""
         options, _ = read_fork(request)
-        options = replace(options, idempotency_key=key, started_by=_US)
+        options = replace(options, idempotency_key=key, started_by=self._actor)
         return await self._forks.fork(instance_id, request, options, tenant_id=self._tenant_id, waits=self._waits)
 
     async def start_bulk(self, request: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
         """Start a bulk run, which a worker on this database executes."""
-        return await self._bulk.start(BulkRequest.from_json(request), tenant_id=self._tenant_id, by=_US, key=key)
+        return await self._bulk.start(BulkRequest.from_json(request), tenant_id=self._tenant_id, by=self._by, key=key)
 
     async def get_bulk(self, bulk_id: str) -> dict[str, Any]:
         """The progress of a bulk run."""

@@ -172,11 +172,7 @@ class _GraphReplay:
             return f"it was of the type {was.type}" if was is not None else "it was not in the graph"
         if not json_equal(dict(was.config), dict(node.config)):
             return "its config is another one"
-        if (
-            ending.type is EventType.NODE_COMPLETED
-            and ending.next_handle is not None
-            and ending.next_handle not in node.exits
-        ):
+        if ending.type is EventType.NODE_COMPLETED and not node.may_leave_by(ending.next_handle):
             return f"it left by {ending.next_handle!r}, which it does not have any more"
         before = self._recording.contexts.get(activation.key)
         changed = None if before is None else changed_input(node, before, activation.context)

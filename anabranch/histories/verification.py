@@ -40,6 +40,13 @@ class RunVerification:
         }
 
 
+def unreadable(run: dict[str, Any], why: Exception) -> RunVerification:
+    """The finding about a run whose log cannot be read."""
+    shown = {field: run[field] for field in ("instanceID", "name", "version", "kind", "status")}
+    message = f"its log cannot be read: {type(why).__name__}: {why}"
+    return RunVerification(shown, 0, (Finding(FindingCode.ROW_UNREADABLE, 0, "", "", message),), ())
+
+
 async def verify_history(
     history: RecordedHistory, node_types: NodeTypes, code: WorkflowRegistry = DECLARED
 ) -> RunVerification:

@@ -138,8 +138,12 @@ def _refusal(refusal: ValidationError, model: type[BaseModel]) -> InvalidRequest
 
 
 def _message(problem: ErrorDetails, model: type[BaseModel]) -> str:
-    if problem["type"] != "extra_forbidden" or len(problem["loc"]) != 1:
+    if problem["type"] in ("dict_type", "model_type"):
+        return "Input should be an object"
+    if problem["type"] != "extra_forbidden":
         return problem["msg"].removeprefix("Value error, ")
+    if len(problem["loc"]) != 1:
+        return "Unknown field."
     known = [field.alias or name for name, field in model.model_fields.items()]
     meant = did_you_mean(str(problem["loc"][0]), known)
     return " ".join(("Unknown field.", *([] if meant is None else [meant])))

@@ -151,7 +151,10 @@ CORRUPTIONS: dict[DataFault, dict[str, list[str]]] = {
     },
     DataFault.LOG_ORPHANED: {"a log without its run": [remove("fails")]},
     DataFault.LOG_SIZE_DIFFERS: {"a wrong size": [update("greeting", "log_bytes = log_bytes + 7")]},
-    DataFault.STATUS_DIFFERS: {"a status that is not the log's": [update("greeting", "status = 'CANCELLED'")]},
+    DataFault.STATUS_DIFFERS: {
+        "a status that is not the log's": [update("greeting", "status = 'CANCELLED'")],
+        "a generation that is not the log's": [update("greeting", "generation = 1")],
+    },
     DataFault.TIMES_DIFFER: {
         "a run without its beginning": [update("greeting", "started_at = NULL")],
         "a run without its end": [update("greeting", "completed_at = NULL")],
@@ -250,7 +253,7 @@ def test_the_command_names_the_run_and_says_what_to_do(anabranch: Command, folde
 
     printed, document = anabranch("doctor", "--data"), anabranch("doctor", "--data", "--json")
 
-    assert (healthy.code, healthy.out) == (0, "checked 1 runs with 8 rows: nothing is wrong\n")
+    assert (healthy.code, healthy.out) == (0, "checked 1 run with 8 rows: nothing is wrong\n")
     assert (printed.code, document.code) == (1, 1)
     assert f"STATUS_DIFFERS run {run_id}: the row says CANCELLED, the log COMPLETED" in printed.out
     assert "hint for STATUS_DIFFERS: The log is right." in printed.out

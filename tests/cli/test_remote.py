@@ -305,3 +305,10 @@ def test_bulk_meets_only_runs_with_these_values_of_this_version(remote: Command,
     assert remote("runs", "bulk", "rerun", "--rerun-of", other, "--dry-run", "--json").document["total"] == 0
     assert remote("runs", "bulk", "resume", "--reason", "crashed", "--json").document["total"] == 0
     assert remote("runs", "bulk", "cancel", "--where", "order").code == 2
+
+
+def test_runs_that_a_bulk_run_of_the_command_line_begins_name_it_and_no_key(anabranch: Command, greeted: str) -> None:
+    meets = ("--workflow", "greeting", "--status", "completed")
+    assert anabranch("runs", "bulk", "rerun", *meets, "--json").document["succeeded"] == 1
+    again = anabranch("runs", "list", "--workflow", "greeting", "--json").document["items"][0]
+    assert (again["rerunOf"], again["startedBy"]["kind"]) == (greeted, "cli")

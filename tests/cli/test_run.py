@@ -15,6 +15,8 @@ import pytest
 from tests.cli.conftest import GREETING, WAITING, Command, chain
 from tests.hardening.command_line import PATIENCE_S
 
+WAITING_SHORTLY = chain("waiting-shortly", {"id": "wait", "type": "delay", "config": {"duration": "1ms"}})
+
 Write = Callable[[str, Any], Path]
 
 
@@ -25,6 +27,14 @@ def test_a_run_ends_with_its_output_and_how_to_read_it_again(anabranch: Command,
     assert '"text": "Hello Ada"' in printed.out
     instance_id = printed.out.split("read it again: anabranch runs show ")[1].strip()
     assert anabranch("runs", "show", instance_id, "--json").document["status"] == "COMPLETED"
+
+
+def test_runs_that_the_command_line_begins_name_it_and_no_key(anabranch: Command, write: Write) -> None:
+    started = anabranch("run", write("waiting.json", WAITING_SHORTLY), "--json").document["instanceID"]
+    forked = anabranch("runs", "fork", started, "--node", "wait", "--json").document["instanceID"]
+
+    for instance_id in (started, forked):
+        assert anabranch("runs", "show", instance_id, "--json").document["startedBy"] == {"kind": "cli"}
 
 
 def test_json_is_one_document(anabranch: Command, write: Write) -> None:

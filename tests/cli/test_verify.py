@@ -103,7 +103,7 @@ def draft(**changes: Any) -> dict[str, Any]:
 def test_logs_that_are_as_defined_exit_with_0(anabranch: Command, recorded: list[str]) -> None:
     one, every = anabranch("verify", recorded[0]), anabranch("verify", "--all", "--import", "app.py", "--json")
 
-    assert (one.code, one.out) == (0, "1 runs with 12 rows: all as defined\n")
+    assert (one.code, one.out) == (0, "1 run with 12 rows: all as defined\n")
     assert (every.code, every.document["runs"], every.document["faulty"]) == (0, 3, [])
     assert every.document["notes"] == []
     assert Path("effects").read_text() == "charged\n", "verifying has executed a step"
@@ -122,6 +122,18 @@ def test_a_log_that_is_not_is_named_with_its_row_and_exits_with_1(anabranch: Com
     assert {"HANDLE_DIFFERS", "SKIP_UNEXPECTED", "DISPATCH_UNEXPECTED"} <= {each["code"] for each in faulty["findings"]}
 
 
+def test_a_log_that_cannot_be_read_is_named_and_the_others_are_verified(
+    anabranch: Command, recorded: list[str]
+) -> None:
+    change("UPDATE workflow_instance_logs SET payload = 'xx' WHERE instance_id = ? AND seq = 3", recorded[0])
+
+    one, every = anabranch("verify", recorded[0]), anabranch("verify", "--all", "--json")
+
+    assert (one.code, every.code, every.document["runs"]) == (1, 1, 3)
+    assert "ROW_UNREADABLE: its log cannot be read: JSONDecodeError" in one.out
+    assert [each["instanceID"] for each in every.document["faulty"]] == [recorded[0]]
+
+
 def test_a_coded_run_is_held_against_its_function(anabranch: Command, recorded: list[str]) -> None:
     Path("app.py").write_text(SHOP.replace('"charge", charge', '"pay", charge'))
 
@@ -129,7 +141,7 @@ def test_a_coded_run_is_held_against_its_function(anabranch: Command, recorded: 
     with_code = anabranch("verify", recorded[2], "--import", "app.py", "--json")
 
     assert without.code == 0
-    assert "not checked in 1 runs: the function of version 1 of 'shop' is not here" in without.out
+    assert "not checked in 1 run: the function of version 1 of 'shop' is not here" in without.out
     assert with_code.code == 1
     (finding,) = with_code.document["faulty"][0]["findings"]
     assert (finding["code"], finding["nodeID"]) == ("STEP_DIFFERS", "charge")
@@ -236,7 +248,7 @@ def test_the_same_code_goes_the_same_way(anabranch: Command, recorded: list[str]
     printed = anabranch("replay", "--code", "app.py", "--workflow", "shop")
     assert (printed.code, printed.out) == (
         0,
-        "1 runs: 1 would take the same path, 0 would take another path, 0 undecided\n",
+        "1 run: 1 would take the same path, 0 would take another path, 0 undecided\n",
     )
 
 

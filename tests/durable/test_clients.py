@@ -226,6 +226,46 @@ async def test_signals_lists_and_results_that_make_no_sense_are_refused(database
             await handle.result(timeout="5")  # type: ignore[arg-type]
 
 
+FORKS_OF_NONSENSE: list[tuple[dict[str, Any], str]] = [
+    ({"dry_run": True}, "/dry_run"),
+    ({"dryRun": "yes"}, "/dryRun"),
+    ({"at": {"seq": "3"}}, "/at/seq"),
+    ({"at": {"nodeID": "a", "scop": "#2"}}, "/at/scop"),
+    ({"at": {"seq": 3, "scope": "#2"}}, "nodeID"),
+    ({"version": 2**40}, "version"),
+    ({"redo": ["a"]}, "/redo/0"),
+    ({"renames": {"a": 5}}, "/renames/a"),
+    ({"signals": "all"}, "/signals"),
+]
+BULKS_OF_NONSENSE: list[tuple[dict[str, Any], str]] = [
+    ({"action": "stop", "filter": {"workflow": "a"}}, "/action"),
+    ({"action": "retry", "filter": 5}, "/filter"),
+    ({"action": "retry", "filter": {"workflow": 5}}, "/filter/workflow"),
+    ({"action": "retry", "filter": {"status": ["lost"]}}, "/filter/status"),
+    ({"action": "retry", "filter": {"since": "yesterday"}}, "/filter/since"),
+    ({"action": "retry", "filter": {"version": "1"}}, "/filter/version"),
+    ({"action": "retry", "filter": {"input": {"a": 1}}}, "/filter/input/a"),
+    ({"action": "retry", "filter": {"workflow": "a"}, "options": [1]}, "/options"),
+    ({"action": "rerun", "filter": {"status": ["FAILED"]}, "options": {"version": 2**40}}, "version"),
+]
+
+
+async def test_forks_that_make_no_sense_are_refused_and_start_nothing(database_url: str) -> None:
+    async with Worker(database_url, workflows=[onboard]), Client(database_url) as client:
+        handle = await client.start("onboard-user", {})
+        for asked, said in FORKS_OF_NONSENSE:
+            with pytest.raises(InvalidRequest, match=said):
+                await client.fork(handle.run_id, asked)
+        assert [run["instanceID"] for run in await client.list()] == [handle.run_id]
+
+
+async def test_bulk_runs_that_make_no_sense_are_refused(reach: Reach) -> None:
+    async with reach.client() as client:
+        for asked, said in BULKS_OF_NONSENSE:
+            with pytest.raises(InvalidRequest, match=said):
+                await client.bulk(**asked)
+
+
 async def test_without_patience_a_result_is_looked_at_once(database_url: str, reach: Reach) -> None:
     async with Worker(database_url, workflows=[onboard]), reach.client() as client:
         handle = await client.start("onboard-user", {})

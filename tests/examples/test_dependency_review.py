@@ -48,7 +48,7 @@ def test_the_demo_tells_its_run_first_and_takes_the_signal_that_it_shows(demo: L
     assert demo.ended() == 0
     verified = subprocess.run([shown[0], "verify", "--all"], cwd=tmp_path, capture_output=True, text=True)
     assert verified.returncode == 0
-    assert re.fullmatch(r"1 runs with 2,\d\d\d rows: all as defined", verified.stdout.splitlines()[-1])
+    assert re.fullmatch(r"1 run with 2,\d\d\d rows: all as defined", verified.stdout.splitlines()[-1])
     assert '"by": "Ada"' in demo.text and "300 packages as of 2026-11" in demo.text
 
 

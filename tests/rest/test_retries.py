@@ -131,6 +131,25 @@ async def test_a_cancelled_run_goes_on_with_what_was_cancelled_below_it(served: 
     assert (await served.ended(child))["status"] == "COMPLETED"
 
 
+async def test_a_wait_that_a_retry_has_prolonged_says_until_when_everywhere(served: Served):
+    await served.save(chain("held", {"id": "hold", "type": "waitForEvent", "config": {"event": "go", "timeout": "1h"}}))
+    run = await served.start("held")
+    path = f"/v1/runs/{run}"
+    before = await served.until(path, lambda found: found["status"] == "WAITING")
+    (due,) = (each["waitsFor"]["dueAt"] for each in before["nodes"] if each["waitsFor"])
+    await served.ask("POST", f"{path}/cancel", json={})
+    await asyncio.sleep(0.05)
+    assert (await retry(served, {"instanceID": run})).status == 200
+
+    after = await served.until(path, lambda found: found["status"] == "WAITING")
+    (prolonged,) = (each["waitsFor"]["dueAt"] for each in after["nodes"] if each["waitsFor"])
+    assert datetime.fromisoformat(prolonged) >= datetime.fromisoformat(due) + timedelta(milliseconds=50)
+    (reason,) = (await served.ask("GET", f"{path}/why")).json["waitsFor"]
+    log = (await served.ask("GET", f"{path}/log")).json["items"]
+    (wait,) = (await served.ask("GET", f"{path}/at/{log[-1]['seq']}")).json["waits"]
+    assert (reason["dueAt"], wait["dueAt"]) == (prolonged, prolonged)
+
+
 async def together(served: Served, *, failing: int, waiting: int = 0) -> tuple[dict[str, Any], list[str]]:
     """A run with so many children that had failed before it could take notice of any, and others that were waiting."""
     hold = {"id": "hold", "type": "waitForEvent", "config": {"event": "go"}, "outputVariable": "told"}

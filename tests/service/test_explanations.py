@@ -1,4 +1,4 @@
-"""Why, and as of each row, in loops without a loop node, mapped nodes, and runs that begin at a trigger."""
+"""Why, and as of each row, in loops without a loop node, mapped nodes, runs that begin at a trigger, and coded runs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from typing import Any
 
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import NewVersion
+from anabranch.engine.rules.coded.names import StepKind
 from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.stimuli import StepCancelled
 from anabranch.handlers.registry import builtin_types
 from anabranch.service.definitions.checks import Checks
+from anabranch.service.explanations.as_of import run_as_of
 from anabranch.service.explanations.explanations import Explanations
+from anabranch.service.explanations.why import why_node, why_run
 from anabranch.testing.memory_store.memory_store import MemoryDatabase, MemoryStore
 from tests.conformance.building import TENANT, new_run
+from tests.spec.coded import Coded, done, report, sleeps, suspended
 from tests.spec.drawings import condition, drawn, writes
 from tests.spec.scenario import Scenario, asks_for, completed, failed, given
 
@@ -139,3 +144,16 @@ async def test_a_run_that_began_at_a_trigger_says_that_the_others_have_not_fired
     assert start["status"] == "skipped"
     assert "hook" in start["sentence"], start["sentence"]
     assert (await asked.why("other"))["sentence"] == "'other' was skipped: the run began at 'hook'."
+
+
+async def test_a_coded_run_that_has_used_a_step_name_twice_waits_for_what_is_open():
+    run = Coded().then(done("fetch"), done("fetch", scope="#2"), suspended(sleeps("nap", 1_000)))
+    found = why_run(run_as_of(run.plan, run.head, run.log))
+    assert [(each["kind"], each["nodeID"]) for each in found["waitsFor"]] == [("timer", "nap")]
+
+
+async def test_a_step_that_the_function_has_cancelled_was_closed_by_it():
+    run = Coded().then(sleeps("nap", 1_000), report("nap", StepCancelled(), kind=StepKind.SLEEP))
+    found = why_node(run_as_of(run.plan, run.head, run.log), "nap", "")
+    assert (found["status"], found["decidedBy"]) == ("skipped", [])
+    assert found["sentence"] == "'nap' was closed: the function cancelled it, or ended before it did."

@@ -19,8 +19,9 @@ from anabranch.engine.rules.stimuli import Started
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.verify.check_log import check_log as check_definition
 from anabranch.errors import ForkRefused
+from anabranch.histories.graph_replay import replay_graph
 from tests.spec import scenario
-from tests.spec.drawings import TYPES, condition, drawn
+from tests.spec.drawings import TYPES, TypesWith, broken, condition, drawn
 from tests.spec.laws import check_log
 from tests.spec.scenario import Scenario, asks_for, begun, completed, failed, signal
 from tests.spec.shapes import random_shape
@@ -77,6 +78,39 @@ def test_a_cut_leaves_later_outcomes_out() -> None:
     seq = next(event.seq for event in run.log if event.type is EventType.NODE_COMPLETED and event.node_id == "a")
     made, _ = fork(run, seq=seq)
     assert (keys(made.reuse), reasons(made)) == (["start", "a"], {"b": "AFTER_CUT"})
+
+
+def test_what_ran_after_the_cut_has_had_its_effects_and_is_undecided_in_loops_too() -> None:
+    each = {"type": "loop", "config": {"source": "{{ctx.input}}"}}
+    run = begun(drawn("start>a, a>each, each.loop>work, each.done>c, a.error>mend", each=each), [1, 2])
+    run.completed("a").then(completed("each", [1, 2])).completed("each[0]/work", "each[1]/work", "c")
+    made, _ = fork(run, seq=3)
+    assert (reasons(made), made.run[0]["effect"]) == ({"a": "AFTER_CUT"}, "again")
+    effects = {scenario.address(each["nodeID"], each["scope"]): each["effect"] for each in made.undecided}
+    assert effects == {**dict.fromkeys(("each", "each[0]/work", "each[1]/work", "c"), "again"), "mend": "first"}
+
+
+def test_results_of_node_types_that_are_not_known_here_are_reused() -> None:
+    types = TypesWith(broken(handles=lambda config: ("default", "loud")))
+    document = drawn("start>a, start>b, b>c", a={"type": "broken"}, b={"type": "broken"})
+    run = begun(compile_plan(document, types, evaluates=False))
+    run.then(completed("a", handle="loud")).completed("b", "c")
+    run.plan = compile_plan(document, TYPES, evaluates=False)
+    made, _ = fork(run, chosen=[("c", None)])
+    assert (keys(made.reuse), reasons(made)) == (["start", "a", "b"], {"c": "CHOSEN"})
+    assert replay_graph(run.plan, run.plan, run.head, run.log) == []
+
+
+def test_what_is_undecided_has_its_new_name() -> None:
+    run = begun(LINE).completed("a", "b", "c")
+    made, _ = fork(run, drawn("start>a, a>b, b>x"), chosen=[("b", None)], renames={"x": "c"})
+    assert keys(made.undecided) == ["x"]
+
+
+def test_a_fork_that_would_fail_at_once_says_at_which_node_and_why() -> None:
+    run = begun(drawn("start>a, a.error>mend")).then(failed("a")).completed("mend")
+    with pytest.raises(ForkRefused, match="the new run would fail at once: node 'a': HANDLER_ERROR: it broke"):
+        fork(run, drawn("start>a"))
 
 
 def test_changed_config_and_changed_input_run_again() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from anabranch.engine.handling import Helpers
 from anabranch.engine.rules.drawn.drawn_state import NO_CONTEXT
-from anabranch.engine.rules.event_payloads import left_out_by
+from anabranch.engine.rules.event_payloads import SignalAwaited, left_out_by
 from anabranch.engine.rules.events import ENDINGS, ActivationKey, EventType, Status
 from anabranch.engine.rules.history import ActivationStatus, History, activations_of
 from anabranch.engine.rules.repair.retry_plan import plan_retry
@@ -259,6 +259,15 @@ def test_the_history_shows_what_is_tried_again_and_none_of_what_is_left_out() ->
     assert (activation.node_id, activation.status) == ("b", ActivationStatus.RETRYING)
     assert history.status is Status.RUNNING
     assert [each.node_id for each in activations_of(run.log, left_out=left_out_by(run.log))] == ["start", "a", "b"]
+
+
+def test_the_history_shows_until_when_a_wait_is_prolonged() -> None:
+    run = begun(drawn("start>w, start>x")).then(asks_for("w", "paid", timeout_ms=10_000), failed("x"))
+    run.reopened(closed_ms=3_600_000)
+    (waits,) = (each for each in activations_of(run.log, left_out=left_out_by(run.log)) if each.node_id == "w")
+    (wait,) = run.state.waits["paid"].values()
+    assert isinstance(waits.waits_for, SignalAwaited)
+    assert waits.waits_for.due_at == wait.due_at
 
 
 def test_stretches_of_rows_are_merged_and_found() -> None:

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from anabranch.cli import nearby_databases
 from anabranch.cli.options import AsJson, DatabaseOptions, DatabaseUrl
-from anabranch.cli.output import print_document, print_line, print_table
+from anabranch.cli.output import counted, print_document, print_line, print_table
 from anabranch.cli.session import open_session
 from anabranch.deferred import deferred
 from anabranch.engine.rules.duration import format_duration
@@ -90,8 +90,8 @@ def _check_data(at: DatabaseOptions) -> None:
         print_line(f"hint for {fault.value}: {HINTS[fault]}")
     wrong = len(report.findings) + report.omitted
     print_line(
-        f"checked {report.runs:,} runs with {report.rows:,} rows: "
-        + (f"{wrong} findings" if wrong else "nothing is wrong")
+        f"checked {counted(report.runs, 'run')} with {counted(report.rows, 'row')}: "
+        + (counted(wrong, "finding") if wrong else "nothing is wrong")
     )
     raise typer.Exit(EXIT_WRONG if wrong else 0)
 

@@ -14,7 +14,7 @@ from anabranch.cli.options import (
     read_duration,
     read_value,
 )
-from anabranch.cli.output import print_document, print_line
+from anabranch.cli.output import counted, print_document, print_line
 from anabranch.cli.target import TargetOptions, open_target
 from anabranch.deferred import deferred
 from anabranch.engine.rules.events import Status, SuspendReason
@@ -119,12 +119,13 @@ def fork(
     elif dry_run and "plan" not in answer:
         print_line(f"no worker has called the function yet: the plan will be the output of run {answer['instanceID']}")
     elif dry_run:
-        print_line(f"plan {answer['plan']}: {len(answer['reuse'])} outcomes are reused")
+        reused = len(answer["reuse"])
+        print_line(f"plan {answer['plan']}: {counted(reused, 'outcome')} {'is' if reused == 1 else 'are'} reused")
         for each in answer["run"]:
             why = f"{each['because']}{' ' + each['path'] if 'path' in each else ''}, effect {each['effect']}"
             print_line(f"  runs: {shown_name(each['nodeID'], each['scope'])} ({why})")
         for each in answer["undecided"]:
-            print_line(f"  may run again: {shown_name(each['nodeID'], each['scope'])}")
+            print_line(f"  may run: {shown_name(each['nodeID'], each['scope'])} (effect {each['effect']})")
         for each in answer["drop"]:
             print_line(f"  dropped: {shown_name(each['nodeID'], each['scope'])} ({each['because']})")
         for warning in answer["warnings"]:
@@ -209,8 +210,9 @@ def bulk(
     if at.as_json:
         print_document(progress)
         raise typer.Exit(0 if has_completed else 1)
-    would = "would be done to" if dry_run else "done to"
-    print_line(f"{action}: {would} {progress['succeeded']} of {progress['total']} runs ({progress['bulkID']})")
+    of = counted(progress["total"] or 0, "run")
+    would = "would be done" if dry_run else "done"
+    print_line(f"{action}: {progress['succeeded']:,} of {of} {would} ({progress['bulkID']})")
     for code, runs in sorted(progress["counts"].items()):
         if code != "DONE":
             print_line(f"  {code}: {runs}")

@@ -14,7 +14,7 @@ import typer
 
 from anabranch.cli.histories import HistoryFiles, find_node_types, histories_in, histories_of, history_of
 from anabranch.cli.options import Imports
-from anabranch.cli.output import print_document, print_line
+from anabranch.cli.output import counted, print_document, print_line
 from anabranch.cli.target import Target, TargetOptions, open_target
 from anabranch.cli.user_code import import_user_code
 from anabranch.deferred import deferred
@@ -166,6 +166,6 @@ def _print(found: dict[str, Any]) -> None:
         if run["message"] and not run["differences"]:
             print_line(f"  {run['message']}")
     if found["leftOut"]:
-        print_line(f"left out: {found['leftOut']} runs of the other kind")
+        print_line(f"left out: {counted(found['leftOut'], 'run')} of the other kind")
     counts = ", ".join(f"{found[key]} {words}" for key, words in _WORDS.items())
-    print_line(f"{found['runs']} runs: {counts}")
+    print_line(f"{counted(found['runs'], 'run')}: {counts}")

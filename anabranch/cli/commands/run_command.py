@@ -170,7 +170,7 @@ async def _start(assignment: _Assignment, service: WorkflowService) -> str:
     if trigger is None and found.kind == "drawn":
         trigger = _only_trigger(found.definition)
     # The version that was looked at: another worker may register the next one meanwhile.
-    options = StartOptions(version=found.version, trigger=trigger)
+    options = StartOptions(version=found.version, trigger=trigger, started_by=CLI_ACTOR)
     started = await service.execute_workflow(target, assignment.input_, options, tenant_id=tenant_id)
     return started.instance_id
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from anabranch.cli.options import AsJson, Imports, Token, Url
-from anabranch.cli.output import print_document, print_line, problem_line
+from anabranch.cli.output import counted, print_document, print_line, problem_line
 from anabranch.cli.target import find_validator
 from anabranch.json_input import read_json_file
 
@@ -41,13 +41,9 @@ def _print_report(file: Path, report: dict[str, Any]) -> None:
     for problem in warnings:
         print_line(f"warning {problem_line(problem)}")
     if not report["valid"]:
-        print_line(f"{file} is refused: {_counted(len(errors), 'error')}, {_counted(len(warnings), 'warning')}")
+        print_line(f"{file} is refused: {counted(len(errors), 'error')}, {counted(len(warnings), 'warning')}")
         return
     unbounded, most = report["unbounded"], report["activationsMax"]
     ends = "always ends" if report["terminates"] else f"may never end: {', '.join(unbounded)} without a bound"
-    bound = "" if most is None else f", at most {_counted(most, 'activation')}"
+    bound = "" if most is None else f", at most {counted(most, 'activation')}"
     print_line(f"{file} is valid; a run {ends}{bound}")
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anabranch.cli.histories import HistoryFiles, find_node_types, histories_in, histories_of, history_of
+from anabranch.cli.histories import HistoryFiles, find_node_types, histories_in, history_of, run_ids
 from anabranch.cli.options import Imports
-from anabranch.cli.output import print_document, print_line
+from anabranch.cli.output import counted, print_document, print_line
 from anabranch.cli.target import TargetOptions, open_target
 from anabranch.cli.user_code import import_user_code
 from anabranch.deferred import deferred
 from anabranch.engine.rules.run_filter import RunFilter
-from anabranch.errors import InvalidRequest
+from anabranch.errors import AnabranchError, InvalidRequest, NotFound
 
 if TYPE_CHECKING:
     from anabranch.client.gateway import Gateway
@@ -61,26 +61,46 @@ def verify(
     raise typer.Exit(EXIT_FAULTY if found["faulty"] else 0)
 
 
-async def _asked(gateway: Gateway, instance_id: str | None, workflow: str | None) -> AsyncIterator[RecordedHistory]:
+async def _asked(
+    gateway: Gateway, instance_id: str | None, workflow: str | None
+) -> AsyncIterator[RecordedHistory | verification.RunVerification]:
     if instance_id is not None:
-        yield await history_of(gateway, instance_id)
+        yield await _read(gateway, instance_id)
         return
     for test in (False, True) if workflow is None else (False,):  # test runs are of no workflow
-        async for each in histories_of(gateway, RunFilter(workflow=workflow, test=test)):
-            yield each
+        async for each in run_ids(gateway, RunFilter(workflow=workflow, test=test)):
+            try:
+                yield await _read(gateway, each)
+            except NotFound:
+                continue  # removed meanwhile
 
 
-async def _verified(histories: AsyncIterator[RecordedHistory]) -> dict[str, Any]:
+async def _read(gateway: Gateway, instance_id: str) -> RecordedHistory | verification.RunVerification:
+    """The history of a run; if its log cannot be read, the finding that says so."""
+    try:
+        return await history_of(gateway, instance_id)
+    except Exception as unreadable:
+        if isinstance(unreadable, AnabranchError) and unreadable.code != AnabranchError.code:
+            raise
+        return verification.unreadable(await gateway.get_run(instance_id), unreadable)
+
+
+async def _verified(
+    histories: AsyncIterator[RecordedHistory] | AsyncIterator[RecordedHistory | verification.RunVerification],
+) -> dict[str, Any]:
     """The printed result: counts, faulty runs with their findings, and what could not be checked in how many runs."""
     node_types = find_node_types()
     runs = rows = 0
     faulty: list[dict[str, Any]] = []
     notes: dict[str, int] = {}
     async for history in histories:
-        with redirect_stdout(
-            io.StringIO()
-        ):  # what a workflow function prints, it has printed when the run was executed
-            verified = await verification.verify_history(history, node_types)
+        if isinstance(history, verification.RunVerification):
+            verified = history
+        else:
+            with redirect_stdout(
+                io.StringIO()
+            ):  # what a workflow function prints, it has printed when the run was executed
+                verified = await verification.verify_history(history, node_types)
         runs, rows = runs + 1, rows + verified.rows
         if verified.findings:
             faulty.append(verified.as_json())
@@ -100,9 +120,9 @@ def _print(found: dict[str, Any]) -> None:
         for finding in run["findings"]:
             print_line(f"  row {finding['seq']}: {finding['code']}: {finding['message']}")
     for note in found["notes"]:
-        print_line(f"not checked in {note['runs']} runs: {note['note']}")
+        print_line(f"not checked in {counted(note['runs'], 'run')}: {note['note']}")
     faulty = len(found["faulty"])
     print_line(
-        f"{found['runs']} runs with {found['rows']:,} rows: "
-        + ("all as defined" if not faulty else f"{faulty} are not as defined")
+        f"{counted(found['runs'], 'run')} with {counted(found['rows'], 'row')}: "
+        + ("all as defined" if not faulty else f"{faulty} {'is' if faulty == 1 else 'are'} not as defined")
     )

@@ -60,7 +60,8 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class ActivationPage:
-    """Activations of one run, in the order in which they began: the first row of each and its latest.
+    """Activations of one run, in the order in which they began: the first row of each and its latest, and the
+    reopenings after the first of them.
 
     Payloads of errors and waits are included, those of outputs on request; all others are empty.
     """

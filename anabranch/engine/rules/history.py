@@ -8,7 +8,7 @@ Decisions use another fold, `evolve`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -302,6 +302,11 @@ class History:
             if activation is not None:
                 activation.status, activation.retry_at = _RETRIES, event.created_at
                 activation.attempt, activation.seq, activation.at = each.attempt, event.seq, event.created_at
+        for activation in self.open.values():
+            wait = activation.waits_for
+            if activation.status is _WAITS and isinstance(wait, SignalAwaited) and wait.due_at is not None:
+                # No signal could arrive meanwhile.
+                activation.waits_for = replace(wait, due_at=wait.due_at + reopened.closed_ms)
         return reopened
 
     def _moved(self, event: Event, type_: EventType) -> ActivationView | None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
@@ -35,17 +36,21 @@ TimeText = Annotated[
 """ISO 8601 with an offset, or a date."""
 
 
-def _status(value: object) -> object:
-    return Status(value.upper()) if isinstance(value, str) else value
+def _named(names: type[StrEnum]) -> BeforeValidator:
+    """In bodies JSON types are not converted by themselves: a name in upper or lower case."""
+
+    def member(value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        if value.upper() not in set(names):
+            raise ValueError(f"it is one of {', '.join(names)}, not {value!r:.80}")
+        return names(value.upper())
+
+    return BeforeValidator(member)
 
 
-def _reason(value: object) -> object:
-    return SuspendReason(value.upper()) if isinstance(value, str) else value
-
-
-# In bodies JSON types are not converted by themselves.
-StatusName = Annotated[Status, BeforeValidator(_status)]
-ReasonName = Annotated[SuspendReason, BeforeValidator(_reason)]
+StatusName = Annotated[Status, _named(Status)]
+ReasonName = Annotated[SuspendReason, _named(SuspendReason)]
 
 
 class Retry(RequestModel):

@@ -30,6 +30,7 @@ class LogFacts:
     """The rows that reopenings left out: they only count for the number and size of rows."""
     rows: int = 0
     bytes: int = 0
+    reopenings: int = 0
     is_broken: bool = False
     ended: Event | None = None
     _endings: set[ActivationKey] = field(default_factory=set)
@@ -45,6 +46,8 @@ class LogFacts:
         division = event.payload.division
         for part in () if division is None else division.missing:
             self.note(DataFault.VALUE_MISSING, f"the value {part.sha256} of the row is not stored", event.seq)
+        if event.type is EventType.INSTANCE_REOPENED:
+            self.reopenings += 1
         if is_left_out(self.left_out, event.seq):
             return
         if self.ended is not None:
@@ -84,6 +87,9 @@ def row_and_log(row: InstanceRow, log: LogFacts, state: AnyState | None, *, now:
         note(DataFault.TIMES_DIFFER, f"it is {row.status.value}, and completed_at is {row.completed_at}", None)
     if row.worker_id is not None and (row.available_at is None or row.available_at > now + LEASE_MS_MAX):
         note(DataFault.LEASE_ENDLESS, f"worker {row.worker_id} holds it under a lease without end", None)
+    if row.head.generation != log.reopenings and not log.is_broken:
+        message = f"the row says generation {row.head.generation}, the log {log.reopenings}"
+        note(DataFault.STATUS_DIFFERS, message, None)
     if state is not None:
         for fault, message in _row_and_state(row, state):
             note(fault, message, None)

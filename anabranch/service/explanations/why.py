@@ -95,7 +95,7 @@ def why_node(
             answer["waitsFor"] = _stops(run, paused_by) + _reasons_of_open(run, activation, budget, worker, DEPTH_MAX)
         elif node is not None:
             answer["decidedBy"] = list(_deciders(run, node_id, scope, budget))
-        answer["sentence"] = _sentence(activation, answer)
+        answer["sentence"] = _sentence(activation, answer, is_drawn=isinstance(run.plan, Plan))
     answer["omitted"] = budget.omitted
     return answer
 
@@ -128,7 +128,7 @@ def why_run(run: RunAsOf, *, worker: str | None = None, paused_by: _Json | None 
 def _open_reasons(run: RunAsOf, budget: _Budget, worker: str | None) -> list[_Json]:
     """The union over everything that is open; a loop is shown by what is open in its iterations."""
     reasons = _function_reasons(run, worker)
-    inner = {loop_of(scope) for scope in run.scopes if scope}
+    inner = {loop_of(scope) for scope in run.scopes if scope} if isinstance(run.plan, Plan) else ()
     for activation in run.activations.values():
         if activation.has_ended or (activation.key in inner and _open_scopes(run, activation)):
             continue
@@ -420,7 +420,7 @@ def edge_id(edge: Any) -> str:
     return str(edge.pointer) if edge.id is None else str(edge.id)
 
 
-def _sentence(activation: ActivationView, answer: _Json) -> str:
+def _sentence(activation: ActivationView, answer: _Json, *, is_drawn: bool) -> str:
     name = f"'{activation.node_id}'"
     match activation.status:
         case ActivationStatus.SUCCESS:
@@ -431,6 +431,8 @@ def _sentence(activation: ActivationView, answer: _Json) -> str:
             return f"{name} failed: {error.get('code')}: {error.get('message')}"
         case ActivationStatus.CANCELLED:
             return f"{name} was cut off: the run ended before it did."
+        case ActivationStatus.SKIPPED if not is_drawn:
+            return f"{name} was closed: the function cancelled it, or ended before it did."
         case ActivationStatus.SKIPPED:
             decided = "; ".join(_decision(each) for each in answer["decidedBy"][:3])
             return f"{name} was skipped: {decided or 'none of its incoming edges was live'}."

@@ -276,7 +276,10 @@ class RetryVerbs(RunVerbs):
             return
         if await self._store.list_versions(tenant_id=head.tenant_id, workflow_id=head.workflow_id, limit=1):
             return
-        raise RetryRefused(f"the workflow {head.workflow_name!r} of run {head.instance_id} is deleted")
+        raise RetryRefused(
+            f"the workflow {head.workflow_name!r} of run {head.instance_id} is deleted",
+            hint="Save the workflow again, and start a run of it with the input of this one.",
+        )
 
     async def _known_retry(self, row: InstanceRow, key: str | None) -> dict[str, Any] | None:
         """The answer to an earlier retry of the run with this key."""

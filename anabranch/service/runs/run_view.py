@@ -28,7 +28,7 @@ from anabranch.engine.rules.history import ActivationStatus, ActivationView, Run
 from anabranch.engine.rules.instants import to_iso, to_iso_or_none
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.values import Payload
-from anabranch.run_requests import COMMAND_LINE
+from anabranch.run_requests import COMMAND_LINE, DATABASE_CLIENT
 
 # The first 1,000 activations of a run are shown with it; `/steps` and the log have them all.
 NODES_SHOWN_MAX = 1_000
@@ -94,7 +94,7 @@ def started_by(head: InstanceHead) -> dict[str, Any] | None:
         return {"kind": "failure", "triggerID": first, "instanceID": failed_id, **_node(node_id)}
     if kind == "hook":
         return {"kind": "hook", "triggerID": first, **_node(head.started_by)}
-    if head.started_by is None:
+    if head.started_by in (None, DATABASE_CLIENT):
         return None
     who = {"kind": "cli"} if head.started_by == COMMAND_LINE else {"kind": "key", "keyID": head.started_by}
     return who if head.idempotency_key is None else {**who, "idempotencyKey": head.idempotency_key}

@@ -14,7 +14,7 @@ from anabranch.engine.rules.drawn.scopes import base_of
 from anabranch.engine.rules.event_payloads import SignalAwaited, SignalTaken, read_wait
 from anabranch.engine.rules.events import ENDINGS, ActivationKey, Event, EventType
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter, loop_of
-from anabranch.engine.rules.shared.left_out import is_left_out
+from anabranch.engine.rules.shared.left_out import is_left_out, reopened_by
 from anabranch.testing.memory_store.records import InstanceRecord
 
 
@@ -60,6 +60,9 @@ def activations_of(
         if latest[key].type is EventType.NODE_COMPLETED:
             size += latest[key].payload.size
     events = {event.seq: event for key in page for event in (firsts[key], latest[key])}
+    if page:
+        reopenings = reopened_by(left_out, after_seq=firsts[page[0]].seq)
+        events.update((seq, record.events[seq - 1]) for seq in reopenings)
     marks = [firsts[key].mark for key in page]
     rows = {mark.latest_row for mark in marks if mark is not None}
     times = {row: record.events[row - 1].created_at for row in rows if row is not None}

@@ -63,7 +63,7 @@ def returned(
         return
     if handle is None and node.exits:
         handle = DEFAULT_HANDLE
-    if handle is not None and handle not in node.exits:
+    if handle not in node.exits and not node.may_leave_by(handle):
         message = f"the handler of type {node.type!r} named a handle that the node does not have: {handle!r}"
         fail(builder, activation, error_about(activation, "UNKNOWN_HANDLE", "UnknownHandle", message))
     elif delay_ms is None:

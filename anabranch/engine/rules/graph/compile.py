@@ -168,7 +168,7 @@ class _PlanCompiler:
 
     def _made(self, written: GraphNode, home: Body) -> PlanNode:
         used = {edge.handle for edge in self._outgoing[written.id]}
-        handles, default_timeout_ms = self._facts(written, used)
+        handles, default_timeout_ms, knows_exits = self._facts(written, used)
         node = PlanNode(
             id=written.id,
             type=written.type,
@@ -184,6 +184,7 @@ class _PlanCompiler:
             handles=handles,
             exits=handles - {ERROR_HANDLE},
             home=home,
+            knows_exits=knows_exits,
             has_error_edge=ERROR_HANDLE in used,
             evaluate=self._evaluator(written) if self._evaluates else None,
         )
@@ -215,16 +216,16 @@ class _PlanCompiler:
             return None
         return GivenResult(Payload.of(pin.output), handle if pin.handle is None else pin.handle, NODE_PINNED)
 
-    def _facts(self, written: GraphNode, used: set[str]) -> tuple[frozenset[str], int | None]:
-        """The handles and the default timeout that the current node type defines."""
+    def _facts(self, written: GraphNode, used: set[str]) -> tuple[frozenset[str], int | None, bool]:
+        """The handles and the default timeout that the current node type defines; last whether it is known."""
         node_type = self._node_types.get(written.type)
         if node_type is None:
-            return frozenset(used | {ERROR_HANDLE}), DEFAULT_TIMEOUT_MS
+            return frozenset(used | {ERROR_HANDLE}), DEFAULT_TIMEOUT_MS, False
         try:
-            return handles_of(written, node_type), node_type.default_timeout_ms
+            return handles_of(written, node_type), node_type.default_timeout_ms, True
         except Exception:  # noqa: BLE001 - other people's code
             # A custom type no longer accepts a config that it once accepted: treated like a missing type.
-            return frozenset(used | {ERROR_HANDLE}), node_type.default_timeout_ms
+            return frozenset(used | {ERROR_HANDLE}), node_type.default_timeout_ms, False
 
     def _pool(self, written: GraphNode) -> str:
         node_type = self._node_types.get(written.type)

@@ -175,6 +175,8 @@ class PlanNode:
     """Those that its handler may name: all but `error`, which only the engine picks."""
     home: Body
     """The body that this node lives in; of the header of a region the region."""
+    knows_exits: bool = True
+    """False if its type is not known here: `exits` are those with an edge, and it may leave by others."""
     heartbeat_ms: int | None = None
     """How long an execution may be without a sign of life (`helpers.progress`); None: for ever."""
     pool: str = DEFAULT_POOL
@@ -226,6 +228,10 @@ class PlanNode:
     def ignored_handle(self) -> str:
         """The handle that is live when a failure is ignored, and of a disabled node."""
         return DEFAULT_HANDLE if self.item is not None else ignored_handle(self.type)
+
+    def may_leave_by(self, handle: str | None) -> bool:
+        """Whether its handler may name this handle."""
+        return handle is None or handle in self.exits or not self.knows_exits
 
     def within(self, body: Body) -> PlanNode:
         """The node as it runs in a body: for one item in that of a mapped node."""

@@ -132,6 +132,7 @@ class _Fork:
         self._opened: dict[ActivationKey, Event] = {}
         """What loops were answered with: their ends follow from their iterations."""
         self._dispatched: dict[ActivationKey, Event] = {}
+        """Also after the cut: what ran there has had its effects."""
         self._contexts: dict[ActivationKey, ContextSnapshot] = {}
         self._kept: list[SignalSent] = []
         self._read_source()
@@ -155,7 +156,7 @@ class _Fork:
         if state.is_terminal:
             if state.terminal is Status.COMPLETED:
                 raise ForkRefused("nothing would run: all outcomes of the recorded run are good for the new one")
-            raise ForkRefused(f"the new run would fail at once: {state.outcome and state.outcome.value}")
+            raise ForkRefused(f"the new run would fail at once: {_why_failed(state)}")
         for signal in self._kept if self._cut.signals else ():
             self._decide(signal)
         copied = len(self._kept) if self._cut.signals else 0
@@ -171,14 +172,16 @@ class _Fork:
         source, cut = self._source, self._cut
         state = new_state(self._source_plan, source.head)
         for event in source.log:
+            if event.type is EventType.NODE_DISPATCHED:
+                self._dispatched.setdefault((event.node_id, event.scope), event)
+        for event in source.log:
             if cut.seq is not None and event.seq > cut.seq:
                 break
             evolve(state, event)
             if is_left_out(source.head.left_out, event.seq):
                 continue
             key = (event.node_id, event.scope)
-            if event.type is EventType.NODE_DISPATCHED and key not in self._dispatched:
-                self._dispatched[key] = event
+            if event.type is EventType.NODE_DISPATCHED and key not in self._contexts:
                 activation = state.activation(*key)
                 if activation is not None:
                     self._contexts[key] = activation.context
@@ -193,15 +196,7 @@ class _Fork:
 
     def _old_key(self, key: ActivationKey) -> ActivationKey:
         """The key of this activation in the recorded run."""
-        renames = self._cut.renames
-        if not renames:
-            return key
-        node_id, scope = key
-        parts = []
-        for part in scope.split("/") if scope else ():
-            loop = scope_key_of(part).node_id
-            parts.append(renames.get(loop, loop) + part.removeprefix(loop))
-        return renames.get(node_id, node_id), "/".join(parts)
+        return _renamed(key, self._cut.renames)
 
     # -- answering ------------------------------------------------------------------------
     def _decide(self, stimulus: Stimulus) -> None:
@@ -240,7 +235,7 @@ class _Fork:
     def _why_not(self, activation: Activation, old: ActivationKey, ending: Event | None) -> dict[str, Any] | None:
         """Why this activation cannot reuse the recorded result; None if it can."""
         node, was = activation.node, self._source_plan.node_at(*old)
-        if was is None or (ending is None and old not in self._dispatched and self._cut.seq is None):
+        if was is None or (ending is None and old not in self._dispatched):
             return {"because": ExecutionReason.NEW}
         if ending is None or ending.type is EventType.NODE_SKIPPED:
             return {"because": self._not_ended(old)}
@@ -249,8 +244,7 @@ class _Fork:
         failed = ending.type is EventType.NODE_FAILED
         if failed and (self._cut.redo_failed or (ending.next_handle is None and self._ended_run(old))):
             return {"because": ExecutionReason.FAILED}
-        exits = node.exits
-        handle_is_gone = not failed and ending.next_handle is not None and ending.next_handle not in exits
+        handle_is_gone = not failed and not node.may_leave_by(ending.next_handle)
         if was.type != node.type or handle_is_gone or not json_equal(dict(was.config), dict(node.config)):
             return {"because": ExecutionReason.CONFIG_CHANGED}
         if node.type == DATA_QUERY_TYPE and self._query_changed(node, old):
@@ -308,9 +302,8 @@ class _Fork:
                 plan.drop.append(entry_of(old, because="NOT_REACHED"))
             else:
                 listed.add(old)
-                plan.undecided.append(
-                    entry_of(old, effect=self._effect(_as_in(state.plan.nodes[new_ids[old[0]]], old), old))
-                )
+                node = _as_in(state.plan.nodes[new_ids[old[0]]], old)
+                plan.undecided.append(entry_of(_renamed(old, new_ids), effect=self._effect(node, old)))
         rows = {(event.node_id, event.scope) for event in plan.events}
         for scope in state.scopes.values():
             for node in scope.body.nodes:
@@ -353,6 +346,26 @@ def forked_from(source: RecordedRun, seq: int, *, reused: int) -> ForkedFrom:
     """The payload of the last row of a fork: its source up to this row."""
     head = source.head
     return ForkedFrom(head.instance_id, head.generation, seq, head.workflow_version, reused)
+
+
+def _why_failed(state: AnyState) -> str:
+    """The node and the error that the new run would fail with."""
+    assert state.outcome is not None, "a failed run has its error"
+    error = RunError.from_json(state.outcome.value)
+    where = f" in {error.scope}" if error.scope else ""
+    return f"node {error.node_id!r}{where}: {error.code}: {error.message}"
+
+
+def _renamed(key: ActivationKey, renames: Mapping[str, str]) -> ActivationKey:
+    """The key of an activation with other node ids, also in its scope."""
+    if not renames:
+        return key
+    node_id, scope = key
+    parts = []
+    for part in scope.split("/") if scope else ():
+        loop = scope_key_of(part).node_id
+        parts.append(renames.get(loop, loop) + part.removeprefix(loop))
+    return renames.get(node_id, node_id), "/".join(parts)
 
 
 def _as_in(node: PlanNode, old: ActivationKey) -> PlanNode:

@@ -33,3 +33,8 @@ def together(*parts: Iterable[Sequence[int]]) -> Ranges:
         else:
             merged.append((first, last))
     return tuple(merged)
+
+
+def reopened_by(left_out: Ranges, *, after_seq: int) -> list[int]:
+    """The rows after a seq that reopened the run: each follows the rows that it left out."""
+    return [last + 1 for _, last in left_out if last + 1 > after_seq]

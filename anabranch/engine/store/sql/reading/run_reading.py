@@ -20,7 +20,7 @@ from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.drawn.scopes import base_of
 from anabranch.engine.rules.events import DONE_HANDLE, ActivationKey, Event, EventType
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter, loop_of
-from anabranch.engine.rules.shared.left_out import NOTHING_LEFT_OUT, Ranges
+from anabranch.engine.rules.shared.left_out import NOTHING_LEFT_OUT, Ranges, reopened_by
 from anabranch.engine.store.schema import IS_ENDING
 from anabranch.engine.store.sql.dialect import Dialect
 from anabranch.engine.store.sql.reading.reads import find_instance, is_uuid
@@ -278,6 +278,9 @@ class _RunReading:
             firsts = self._with_outputs(firsts, latest, bytes_max)
         events = {event.seq: event for event in firsts}
         events.update((event.seq, event) for event in map(latest.__getitem__, map(_key, firsts)))
+        if firsts:
+            reopenings = reopened_by(self._row.head.left_out, after_seq=firsts[0].seq)
+            events.update((event.seq, event) for event in self.at(*reopenings))
         next_seq = firsts[-1].seq if len(firsts) < len(found) else None
         iterated = self._iterated(firsts, latest)
         return ActivationPage(sorted(events.values(), key=_seq), self._times(firsts), next_seq, iterated)

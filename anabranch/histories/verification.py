@@ -12,12 +12,22 @@ from typing import Any
 from anabranch.durable.definition import DECLARED, WorkflowRegistry
 from anabranch.durable.history_replay import Agreement, replay_function
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
+from anabranch.engine.rules.events import SuspendReason
+from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.plan import Plan
+from anabranch.engine.rules.shared.run_state import Phase
 from anabranch.engine.rules.verify.check_log import check_log
 from anabranch.engine.rules.verify.finding import Finding, FindingCode
 from anabranch.errors import InvalidWorkflow
 from anabranch.histories.recorded_history import RecordedHistory
+
+_CODE_DOES_NOT_MATCH = {
+    SuspendReason.NONDETERMINISM: "it is suspended because its code does not match its log (NONDETERMINISM)",
+    SuspendReason.DEFINITION_ERROR: "it is suspended because its code calls a step in an invalid way "
+    "(DEFINITION_ERROR)",
+}
+"""Notes about runs whose logs are right: a worker with other code continues them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +91,11 @@ async def _called(history: RecordedHistory, plan: CodedPlan, code: WorkflowRegis
         return [], [replayed.message]
     if replayed.agreement is Agreement.SAME:
         return [], []
+    state = fold(plan, head, history.events)
+    if state.suspension is not None and state.suspension.reason in _CODE_DOES_NOT_MATCH:
+        return [], [_CODE_DOES_NOT_MATCH[state.suspension.reason]]
+    if replayed.ends is not None and state.function is not None and state.function.phase is not Phase.WAITING:
+        return [], []  # the function is to be called again, and this is what will come of it
     name, scope = replayed.step or ("", "")
     seq = next((event.seq for event in history.events if (event.node_id, event.scope) == (name, scope)), 0)
     message = f"called with this log, its function does something else: {replayed.message}"

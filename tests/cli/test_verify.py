@@ -12,9 +12,17 @@ from typing import Any
 import pytest
 
 from anabranch.bulk.bulk_actions import BULK_NAME
-from anabranch.durable.definition import DECLARED
+from anabranch.durable.definition import DECLARED, Workflow, WorkflowRegistry
+from anabranch.engine.rules.events import SuspendReason
+from anabranch.engine.rules.stimuli import Failed, FunctionBlocked, NodeResult
+from anabranch.engine.rules.verify.finding import FindingCode
+from anabranch.errors import RunError
 from anabranch.forks.fork_check import check_name
+from anabranch.handlers.registry import builtin_types
+from anabranch.histories.recorded_history import RecordedHistory
+from anabranch.histories.verification import verify_history
 from tests.cli.conftest import Command, Write
+from tests.spec.coded import Coded, done, function, raised, sleeps, suspended
 
 BRANCH = {
     "name": "branch",
@@ -146,6 +154,70 @@ def test_a_coded_run_is_held_against_its_function(anabranch: Command, recorded: 
     (finding,) = with_code.document["faulty"][0]["findings"]
     assert (finding["code"], finding["nodeID"]) == ("STEP_DIFFERS", "charge")
     assert Path("effects").read_text() == "charged\n"
+
+
+async def renamed(ctx: Any, input: Any) -> None:
+    await ctx.step.run("pay", print)
+
+
+async def misspelled(ctx: Any, input: Any) -> None:
+    await ctx.step.run("charge", print)
+    await ctx.step.sleep("nap", "soon")
+
+
+async def raises(ctx: Any, input: Any) -> None:
+    await ctx.step.run("charge", print)
+    raise ValueError("no")
+
+
+async def returns(ctx: Any, input: Any) -> None:
+    await ctx.step.run("charge", print)
+
+
+def function_blocked(reason: SuspendReason) -> NodeResult:
+    return function(FunctionBlocked(reason, "why", refused_by="digest"))
+
+
+def failed_for_good() -> NodeResult:
+    failure = RunError("HANDLER_ERROR", "ValueError", "no")
+    return function(Failed(failure, retryable=False, suspends=True))
+
+
+RETRIED = {"retry": {"maxAttempts": 3}}
+
+
+@pytest.mark.parametrize(
+    ("options", "stimuli", "code", "notes"),
+    [
+        ({}, [function_blocked(SuspendReason.NONDETERMINISM)], renamed, ["its code does not match its log"]),
+        ({}, [function_blocked(SuspendReason.DEFINITION_ERROR)], misspelled, ["calls a step in an invalid way"]),
+        ({}, [failed_for_good()], raises, []),
+        (RETRIED, [raised()], raises, []),
+        (RETRIED, [raised()], returns, []),
+        ({}, [], returns, []),
+    ],
+    ids=["changed code", "an invalid call", "suspended by its error", "to be retried", "repaired", "about to return"],
+)
+async def test_an_open_run_may_be_about_to_end_or_wait_for_other_code(
+    options: dict[str, Any], stimuli: list[NodeResult], code: Any, notes: list[str]
+) -> None:
+    run = Coded(**options).then(done("charge"), *stimuli)
+    history = RecordedHistory(run.head, run.status.value, {"workflowOptions": options}, run.log)
+
+    verified = await verify_history(history, builtin_types(), WorkflowRegistry([Workflow("spec", 1, code, {})]))
+
+    assert verified.findings == ()
+    assert len(verified.notes) == len(notes)
+    assert all(part in note for part, note in zip(notes, verified.notes, strict=True))
+
+
+async def test_an_open_run_that_waits_is_not_about_to_end() -> None:
+    run = Coded().then(done("charge"), suspended(sleeps("nap", 1_000)))
+    history = RecordedHistory(run.head, run.status.value, {"workflowOptions": {}}, run.log)
+
+    verified = await verify_history(history, builtin_types(), WorkflowRegistry([Workflow("spec", 1, returns, {})]))
+
+    assert [finding.code for finding in verified.findings] == [FindingCode.STEP_DIFFERS]
 
 
 @pytest.mark.parametrize("arguments", [[], ["--all", "--history", "x.json"], ["an-id", "--all"]])

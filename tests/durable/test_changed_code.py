@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from anabranch.durable.definition import Workflow, workflow
 from anabranch.engine.store.opening import dialect_of
-from tests.durable.conftest import MakeProcess, Process
+from tests.durable.conftest import TENANT, MakeProcess, Process
 
 calls: Counter[str] = Counter()
 
@@ -95,6 +95,8 @@ async def test_a_changed_function_does_nothing_and_its_run_is_suspended(
     assert run["error"] is None
     assert (run["suspendedFor"], run["suspended"]["message"]) == ("NONDETERMINISM", message)
     assert run["suspended"]["hint"].startswith("Deploy code that")
+    why = await new.services.explanations.why_run(run_id, tenant_id=TENANT)
+    assert why["sentence"].endswith("Deploy code that does what its log says: the run goes on by itself. Or fork it.")
 
 
 async def test_the_run_goes_on_with_the_code_that_fits(make_process: MakeProcess) -> None:

@@ -106,7 +106,7 @@ async def test_a_function_with_an_error_is_suspended_and_tried_once_more_when_it
     assert broken["suspended"]["message"].endswith("name 'amuont' is not defined")
     why = await process.services.explanations.why_run(run_id, tenant_id=TENANT)
     assert [reason["kind"] for reason in why["waitsFor"]] == ["suspended"], "no timer ends this"
-    assert why["sentence"].endswith("name 'amuont' is not defined.")
+    assert f"name 'amuont' is not defined. {broken['suspended']['hint']}" in why["sentence"]
     await verbs.resume_run(run_id, tenant_id=TENANT, by="Ada")
     await process.until(run_id, lambda run: run["status"] == "SUSPENDED" and run["suspended"] != broken["suspended"])
     repaired.append(True)

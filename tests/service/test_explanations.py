@@ -19,7 +19,7 @@ from anabranch.service.explanations.explanations import Explanations
 from anabranch.service.explanations.why import why_node, why_run
 from anabranch.testing.memory_store.memory_store import MemoryDatabase, MemoryStore
 from tests.conformance.building import TENANT, new_run
-from tests.spec.coded import Coded, done, report, sleeps, suspended
+from tests.spec.coded import Coded, blocked, done, report, sleeps, suspended
 from tests.spec.drawings import condition, drawn, writes
 from tests.spec.scenario import Scenario, asks_for, completed, failed, given
 
@@ -157,3 +157,11 @@ async def test_a_step_that_the_function_has_cancelled_was_closed_by_it():
     found = why_node(run_as_of(run.plan, run.head, run.log), "nap", "")
     assert (found["status"], found["decidedBy"]) == ("skipped", [])
     assert found["sentence"] == "'nap' was closed: the function cancelled it, or ended before it did."
+
+
+async def test_a_run_whose_code_has_changed_is_suspended_and_waits_for_no_worker_besides():
+    run = Coded().then(done("fetch"), blocked())
+    found = why_run(run_as_of(run.plan, run.head, run.log))
+    assert [(each["kind"], each["reason"]) for each in found["waitsFor"]] == [("suspended", "NONDETERMINISM")]
+    assert "(NONDETERMINISM): changed. Deploy code that does what its log says" in found["sentence"]
+    assert "waits for a worker" not in found["sentence"]

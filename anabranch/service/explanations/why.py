@@ -155,6 +155,8 @@ def _reasons_of_open(
             reason["attempt"] = activation.attempt + 1
             reason["error"] = {key: error.get(key) for key in ("code", "message")}
         return [reason]
+    if _is_only_suspended(run, worker):
+        return []
     since = to_iso_or_none(activation.attempt_began_at)
     node = run.plan.node_at(*activation.key) if isinstance(run.plan, Plan) else None
     pool = {} if node is None or node.pool == DEFAULT_POOL else {"pool": node.pool}
@@ -193,10 +195,15 @@ def _function_reasons(run: RunAsOf, worker: str | None) -> list[_Json]:
         return []
     if function.phase is Phase.RETRYING:
         return [{"kind": "timer", **key_as_json, "dueAt": due_at, "attempt": function.attempt + 1}]
-    if function.phase is Phase.DISPATCHED:
+    if function.phase is Phase.DISPATCHED and not _is_only_suspended(run, worker):
         began = to_iso(function.began_at)
         return [{"kind": "worker", **key_as_json, "attempt": function.attempt, "since": began, "worker": worker}]
     return []
+
+
+def _is_only_suspended(run: RunAsOf, worker: str | None) -> bool:
+    """Nobody executes anything of it, and no worker does before it is resumed."""
+    return run.state.suspension is not None and worker is None
 
 
 def _is_due_on_resume(run: RunAsOf, due_at: int | None) -> bool:
@@ -500,7 +507,8 @@ def _reason_sentence(reason: _Json) -> str:
             return f"The {reason['paused']} is paused since {reason['since']} by {reason['by']}: {goes_on}."
         case "paused" | "suspended" if "reason" in reason:
             message = str(reason["message"]).rstrip(".")
-            return f"The run is suspended since {reason['since']} ({reason['reason']}): {message}."
+            hint = f" {reason['hint']}" if reason["hint"] else ""
+            return f"The run is suspended since {reason['since']} ({reason['reason']}): {message}.{hint}"
         case "suspended":
             return "The code does not match the log, or no worker has it: see the run's note."
         case "limit":

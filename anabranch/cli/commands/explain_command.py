@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from anabranch.cli.event_lines import read_name
 from anabranch.cli.options import RunId
 from anabranch.cli.output import print_document, print_line
 from anabranch.cli.target import TargetOptions, open_target
@@ -13,14 +14,24 @@ from anabranch.cli.target import TargetOptions, open_target
 
 def explain(
     instance_id: RunId,
-    node: Annotated[str | None, typer.Argument(metavar="NODE", help="One of its nodes; without it, the run.")] = None,
+    node: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SCOPE/]NODE",
+            help="One of its nodes, such as each[3]/review, or a call of a step, such as fetch#2; without it, the run.",
+        ),
+    ] = None,
     *,
-    scope: Annotated[str, typer.Option("--scope", metavar="SCOPE", help="Which iteration, such as each[3].")] = "",
+    scope: Annotated[
+        str | None, typer.Option("--scope", metavar="SCOPE", help="Which iteration, if NODE does not say it.")
+    ] = None,
     at: TargetOptions,
 ) -> None:
     """Why a run waits or how it ended; why a node has run, was skipped, or has not run yet."""
+    if node is not None and scope is None:
+        node, scope = read_name(node)
     target = open_target(at)
-    found = target.ask(lambda gateway: gateway.explain_run(instance_id, node, scope=scope))
+    found = target.ask(lambda gateway: gateway.explain_run(instance_id, node, scope=scope or ""))
     if at.as_json:
         print_document(found)
         return

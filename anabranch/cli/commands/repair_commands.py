@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anabranch.cli.event_lines import shown_name
+from anabranch.cli.event_lines import read_name, shown_name
 from anabranch.cli.options import (
     Input,
     Key,
@@ -136,11 +136,8 @@ def fork(
 
 def _redo_of(text: str) -> dict[str, str]:
     """`each[3]/review` as `{nodeID, scope}`; of a step `fetch#2`; without a scope all activations."""
-    scope, slash, node_id = text.rpartition("/")
-    if slash:
-        return {"nodeID": node_id, "scope": scope}
-    name, number, call = text.partition("#")
-    return {"nodeID": name, "scope": f"#{call}"} if number else {"nodeID": text}
+    node_id, scope = read_name(text)
+    return {"nodeID": node_id} if scope is None else {"nodeID": node_id, "scope": scope}
 
 
 def _rename_of(text: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from anabranch.engine.rules.duration import parse_duration
+from anabranch.engine.rules.duration import ACCEPTED_TEXT, parse_duration
 from anabranch.engine.rules.instants import from_iso_or_date
 from anabranch.errors import InvalidRequest
 from anabranch.json_input import TEXT_BYTES_MAX, parse_json, read_json_file
@@ -102,9 +102,10 @@ def read_duration(text: str | None, *, option: str) -> int | None:
         return None
     try:
         return parse_duration(text)
-    except ValueError as refusal:
+    except ValueError:
         raise InvalidRequest(
-            f"{option}: {refusal}", hint="Write a duration with its unit, such as 30m or 2h."
+            f"{option}: {text!r:.80} is not a duration: write {ACCEPTED_TEXT}",
+            hint="Write a duration with its unit, such as 30m or 2h.",
         ) from None
 
 

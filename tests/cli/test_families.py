@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from anabranch.cli.activation_table import ActivationTable
-from tests.cli.conftest import GREETING, WAITING, Command
+from tests.cli.conftest import GREETING, WAITING, Command, chain
 
 Write = Callable[[str, Any], Path]
 NOBODY = "00000000-0000-7000-8000-000000000000"
@@ -239,6 +239,18 @@ def test_a_database_that_is_away_exits_1(anabranch: Command, monkeypatch: pytest
 
     assert printed.code == 1
     assert printed.err.startswith("error STORE_UNAVAILABLE: ")
+
+
+def test_a_deadline_of_a_retry_is_text_with_a_unit_above_zero(anabranch: Command, write: Write) -> None:
+    fails = {"id": "call", "type": "workflow", "config": {"workflow": "later"}}
+    run_id = anabranch("run", write("fails.json", chain("fails", fails)), "--json").document["instanceID"]
+
+    number, zero = (anabranch("runs", "retry", run_id, "--dry-run", "--deadline", given) for given in ("5000", "0s"))
+
+    assert (number.code, zero.code) == (2, 2)
+    assert "error INVALID_REQUEST: --deadline: '5000' is not a duration: write `500ms`, `5s`" in number.err
+    assert "error INVALID_REQUEST: the deadline of a retry must be longer than 0" in zero.err
+    assert anabranch("runs", "retry", run_id, "--dry-run", "--deadline", "2h").code == 0
 
 
 def test_version(anabranch: Command) -> None:

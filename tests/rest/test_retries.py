@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -316,6 +316,26 @@ async def test_what_cannot_be_retried_says_why(served: Served):
     assert (await retry(served, {"instanceID": "00000000-0000-7000-8000-000000000009"})).status == 404
     assert (await retry(served, run, nonsense=1)).status == 422
     assert (await retry(served, run, reason="x" * 5_000)).status == 422
+
+
+async def test_the_deadline_of_a_retry_is_any_duration_above_zero(served: Served):
+    await served.save(calling("parent", "later"))
+    run = await failed(served, "parent")
+    for none in ("0s", 0, 0.2, "PT0S"):
+        refused = await retry(served, run, deadline=none, dryRun=True)
+        assert (refused.status, refused.code) == (422, "INVALID_REQUEST"), none
+        assert refused.json["error"]["message"] == "the deadline of a retry must be longer than 0"
+    for wrong in (-1, True, "soon", "3600000"):
+        refused = await retry(served, run, deadline=wrong, dryRun=True)
+        assert (refused.status, refused.code) == (422, "INVALID_REQUEST"), wrong
+        assert "write milliseconds as a number, `500ms`" in refused.text
+    for length in (3_600_000, "1h", "PT60M"):
+        before = datetime.now(UTC)
+        planned = await retry(served, run, deadline=length, dryRun=True)
+        assert planned.status == 200, planned.text
+        assert abs(datetime.fromisoformat(planned.json["deadlineAt"]) - before - timedelta(hours=1)) < timedelta(
+            minutes=5
+        )
 
 
 async def test_a_child_whose_parent_has_moved_on_goes_on_by_itself_if_detached(served: Served):

@@ -16,9 +16,9 @@ DURATION_MS_MAX = 5 * 366 * 86_400_000
 # 64 characters hold every sensible duration; longer text is refused before a pattern is matched against it.
 DURATION_TEXT_MAX = 64
 
-ACCEPTED = (
-    "milliseconds as a number, `500ms`, `5s`, `5m`, `2h`, `7d`, or ISO 8601 such as `PT5M` or `P7D`; 0 to 5 years"
-)
+ACCEPTED_TEXT = "`500ms`, `5s`, `5m`, `2h`, `7d`, or ISO 8601 such as `PT5M` or `P7D`; 0 to 5 years"
+"""What a command takes, whose arguments are text."""
+ACCEPTED = f"milliseconds as a number, {ACCEPTED_TEXT}"
 
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 

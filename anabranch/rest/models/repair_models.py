@@ -16,15 +16,12 @@ from anabranch.rest.models.base import RequestModel, ResponseModel
 from anabranch.rest.models.run_models import RunStateModel
 from anabranch.run_requests import WHOLE_NUMBER_MAX
 
-
-def _duration_ms(value: object) -> object:
-    if not isinstance(value, str):
-        raise ValueError("a duration is text with a unit, such as `30m` or `2h`")
-    return parse_duration(value)
-
-
-DurationMs = Annotated[int, BeforeValidator(_duration_ms), WithJsonSchema({"type": "string", "examples": ["2h"]})]
-"""Milliseconds, written as a duration with its unit."""
+DurationMs = Annotated[
+    int,
+    BeforeValidator(parse_duration),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}], "examples": ["2h"]}),
+]
+"""A duration, in milliseconds."""
 
 
 Effect = Literal["none", "first", "again"]

@@ -22,6 +22,7 @@ from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.values import check_key, checked_payload
 from anabranch.engine.store.sql.families import cancel_reason
 from anabranch.errors import (
+    InvalidRequest,
     ParentNotWaiting,
     RetryRefused,
     RetryWouldRepeat,
@@ -113,6 +114,7 @@ class RetryVerbs(RunVerbs):
         checked_payload(options.reason, "the reason")
         if options.idempotency_key is not None:
             check_key(options.idempotency_key, "an idempotency key")
+        _check_deadline(options.deadline_ms)
         for _ in range(PLANS_MAX):
             row = await self.get_run_status(instance_id, tenant_id=tenant_id)
             known = await self._known_retry(row, options.idempotency_key)
@@ -300,6 +302,16 @@ class RetryVerbs(RunVerbs):
 
     def _log_of(self, row: InstanceRow) -> AsyncIterator[Sequence[Event]]:
         return log_pages(self._store, row.head.instance_id, up_to=row.last_seq)
+
+
+def _check_deadline(length_ms: int | None) -> None:
+    if length_ms is not None and length_ms <= 0:
+        message = "the deadline of a retry must be longer than 0"
+        raise InvalidRequest(
+            message,
+            hint="Write a duration such as 2h; without one the run has as long as it had at first.",
+            details=[{"code": "BAD_DEADLINE", "pointer": "/deadline", "message": message}],
+        )
 
 
 def _deadline_ms(head: InstanceHead, events: Sequence[Event]) -> int | None:

@@ -4783,7 +4783,7 @@ export interface components {
              * @description The new deadline, from now; by default as long as before.
              * @default null
              */
-            deadline?: string | null;
+            deadline?: (string | number) | null;
             /**
              * Detach
              * @description Continue although the parent no longer waits; it does not get the result.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -149,12 +149,24 @@ def print_error(error: AnabranchError, *, as_json: bool) -> None:
 
 def error_lines(error: AnabranchError) -> list[str]:
     """An error for people: itself, its problems, its hint."""
-    problems = error.details if isinstance(error.details, list) else ()
+    details = error.details if isinstance(error.details, list) else ()
+    problems = [each for each in details if isinstance(each, dict) and "message" in each]
     return [
         f"error {error.code}: {' '.join(error.message.split())}",
-        *(f"  {problem_line(each)}" for each in problems if isinstance(each, dict) and "message" in each),
+        *(f"  {problem_line(each)}" for each in problems),
         *([f"hint: {error.advice}"] if error.advice else []),
+        *import_hints(problems),
     ]
+
+
+def import_hints(problems: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The line that says how a command gets to know node types, if a workflow has unknown ones."""
+    unknown = any(each.get("code") == "UNKNOWN_TYPE" for each in problems)
+    return (
+        ["hint: Pass `--import FILE` with the file that declares it; a server takes that when it starts."]
+        if unknown
+        else []
+    )
 
 
 def problem_line(problem: Mapping[str, Any]) -> str:

@@ -287,6 +287,25 @@ def test_a_problem_is_told_with_what_to_do(anabranch: Command, write: Write) -> 
     assert "UNKNOWN_FIELD at /inputSchema: " in told and "('inputSchema' belongs in workflowOptions.)" in told
 
 
+def test_an_unknown_type_is_told_with_how_to_import_it(anabranch: Command, write: Write) -> None:
+    known = {**GREETING, "nodes": [{**GREETING["nodes"][1], "type": "sett"}, *GREETING["nodes"][::2]]}
+    strange = chain("strange", {"id": "a", "type": "zzzzzz"}, {"id": "b", "type": "zzzzzz"})
+    hint = "hint: Pass `--import FILE` with the file that declares it; a server takes that"
+
+    near, far = anabranch("validate", write("near.json", known)), anabranch("validate", write("far.json", strange))
+    anabranch("run", write("greeting.json", GREETING), "--input", '{"name": "Ada"}')
+    replayed = anabranch("replay", "--graph", "far.json")
+    saved = anabranch("workflows", "import", "far.json")
+
+    assert "'sett', which is not registered (Did you mean 'set'?)" in near.out
+    for told in (far.out, replayed.err, saved.err):
+        assert told.count("registered types is similar: import this one.") == 2
+        assert "waitForEvent" not in told, "the types are not listed"
+    for told in (near.out, far.out, replayed.err, saved.err):
+        assert told.count(hint) == 1
+    assert "--import" not in anabranch("validate", "greeting.json").out
+
+
 def test_iterations_are_folded_and_failures_come_first(anabranch: Command, write: Write) -> None:
     each = {"id": "each", "type": "loop", "config": {"source": "{{ctx.input}}", "onItemError": "collect"}}
     body = {"id": "divide", "type": "set", "config": {"values": {"q": "{{1 / ctx.item}}"}}, "retry": {"maxAttempts": 1}}

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from anabranch.cli.options import AsJson, Imports, Token, Url
-from anabranch.cli.output import counted, print_document, print_line, problem_line
+from anabranch.cli.output import counted, import_hints, print_document, print_line, problem_line
 from anabranch.cli.target import find_validator
 from anabranch.json_input import read_json_file
 
@@ -42,6 +42,8 @@ def _print_report(file: Path, report: dict[str, Any]) -> None:
         print_line(f"warning {problem_line(problem)}")
     if not report["valid"]:
         print_line(f"{file} is refused: {counted(len(errors), 'error')}, {counted(len(warnings), 'warning')}")
+        for hint in import_hints(errors):
+            print_line(hint)
         return
     unbounded, most = report["unbounded"], report["activationsMax"]
     ends = "always ends" if report["terminates"] else f"may never end: {', '.join(unbounded)} without a bound"

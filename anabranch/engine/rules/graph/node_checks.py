@@ -84,7 +84,7 @@ def handles_of(node: GraphNode, node_type: NodeType) -> frozenset[str]:
 
 def _unknown_type(node: GraphNode, node_types: NodeTypes) -> Problem:
     names = list(node_types.names())
-    hint = did_you_mean(node.type, names) or f"Registered are {', '.join(names)}."
+    hint = did_you_mean(node.type, names) or f"None of the {len(names)} registered types is similar: import this one."
     message = f"{quoted(node.id)} has the node type {quoted(node.type)}, which is not registered"
     return Problem("UNKNOWN_TYPE", message, node.pointer + "/type", node.id, hint=hint)
 

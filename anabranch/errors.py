@@ -523,6 +523,13 @@ class ValueMissing(AnabranchError):
     hint = "Ask again; if the run is still there, `anabranch doctor --data` says what is missing."
 
 
+class LogUnreadable(AnabranchError):
+    """A stored row of a run's log that the engine cannot have written; `details` has the run and the seq."""
+
+    code = "LOG_UNREADABLE"
+    hint = "Restore the database from a backup; `anabranch doctor --data` names all such runs."
+
+
 class TemplateError(AnabranchError):
     """A template that does not compile, or whose evaluation fails."""
 

@@ -19,7 +19,7 @@ from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.shared.run_state import Phase
 from anabranch.engine.rules.verify.check_log import check_log
 from anabranch.engine.rules.verify.finding import Finding, FindingCode
-from anabranch.errors import InvalidWorkflow
+from anabranch.errors import InvalidWorkflow, LogUnreadable
 from anabranch.histories.recorded_history import RecordedHistory
 
 _CODE_DOES_NOT_MATCH = {
@@ -53,8 +53,10 @@ class RunVerification:
 def unreadable(run: dict[str, Any], why: Exception) -> RunVerification:
     """The finding about a run whose log cannot be read."""
     shown = {field: run[field] for field in ("instanceID", "name", "version", "kind", "status")}
-    message = f"its log cannot be read: {type(why).__name__}: {why}"
-    return RunVerification(shown, 0, (Finding(FindingCode.ROW_UNREADABLE, 0, "", "", message),), ())
+    seq, message = 0, f"its log cannot be read: {type(why).__name__}: {why}"
+    if isinstance(why, LogUnreadable):
+        seq, message = why.details["seq"], why.message
+    return RunVerification(shown, 0, (Finding(FindingCode.ROW_UNREADABLE, seq, "", "", message),), ())
 
 
 async def verify_history(

@@ -67,6 +67,7 @@ STATUS: Mapping[type[errors.AnabranchError], int] = {
     errors.TooManyPending: 429,
     errors.TooManySignals: 429,
     errors.WebhookBusy: 429,
+    errors.LogUnreadable: 500,
     errors.NoResponse: 502,
     errors.ShuttingDown: 503,
     errors.StoreUnavailable: 503,
@@ -93,6 +94,8 @@ def response_of(error: errors.AnabranchError) -> web.Response:
     status = status_of(error)
     if status == 503 and not isinstance(error, errors.TooManyConnections):  # these are logged once a minute
         logger.warning("answered 503: %s", error.message)
+    elif isinstance(error, errors.LogUnreadable):
+        logger.error("answered 500: %s", error.message)
     headers = {}
     if status in RETRY_AFTER_S:
         headers["Retry-After"] = str(RETRY_AFTER_S[status])

@@ -138,7 +138,7 @@ def test_a_log_that_cannot_be_read_is_named_and_the_others_are_verified(
     one, every = anabranch("verify", recorded[0]), anabranch("verify", "--all", "--json")
 
     assert (one.code, every.code, every.document["runs"]) == (1, 1, 3)
-    assert "ROW_UNREADABLE: its log cannot be read: JSONDecodeError" in one.out
+    assert f"row 3: ROW_UNREADABLE: row 3 of the log of run {recorded[0]} cannot be read: JSONDecodeError" in one.out
     assert [each["instanceID"] for each in every.document["faulty"]] == [recorded[0]]
 
 

@@ -17,7 +17,7 @@ from anabranch.cli.target import TargetOptions, open_target
 from anabranch.cli.user_code import import_user_code
 from anabranch.deferred import deferred
 from anabranch.engine.rules.run_filter import RunFilter
-from anabranch.errors import AnabranchError, InvalidRequest, NotFound
+from anabranch.errors import AnabranchError, InvalidRequest, LogUnreadable, NotFound
 
 if TYPE_CHECKING:
     from anabranch.client.gateway import Gateway
@@ -80,7 +80,8 @@ async def _read(gateway: Gateway, instance_id: str) -> RecordedHistory | verific
     try:
         return await history_of(gateway, instance_id)
     except Exception as unreadable:
-        if isinstance(unreadable, AnabranchError) and unreadable.code != AnabranchError.code:
+        known = isinstance(unreadable, AnabranchError) and unreadable.code != AnabranchError.code
+        if known and not isinstance(unreadable, LogUnreadable):
             raise
         return verification.unreadable(await gateway.get_run(instance_id), unreadable)
 

@@ -17,7 +17,7 @@ from anabranch.engine.ports import InstanceRow, Loaded
 from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, new_state
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.store.sql.store import SqlStore
-from anabranch.errors import AnabranchError, NotFound, StoreUnavailable
+from anabranch.errors import AnabranchError, LogUnreadable, NotFound, StoreUnavailable
 from anabranch.service.data_check.data_finding import DataFault, DataFinding
 from anabranch.service.data_check.run_consistency import LogFacts, family, parents_to_wake, row_and_log
 
@@ -124,6 +124,11 @@ class DataDoctor:
             return await self._store.load(instance_ids)
         except (StoreUnavailable, asyncio.CancelledError):
             raise
+        except LogUnreadable as refusal:
+            if len(instance_ids) == 1:
+                seq = refusal.details["seq"]
+                found.append(DataFinding(DataFault.LOG_UNREADABLE, refusal.message, instance_ids[0], seq))
+                return {}
         except Exception as unreadable:  # noqa: BLE001 -- whatever a stored value makes a parser raise
             if len(instance_ids) == 1:
                 message = f"its log cannot be read: {type(unreadable).__name__}: {unreadable}"

@@ -37,11 +37,12 @@ class DataFault(StrEnum):
 
 
 _RESTORE = "Restore the database from a backup, or cancel and delete the run; keep `anabranch runs export` of it first."
+_COPY = "Restore the database from a backup; or keep a copy of it (`anabranch backup`), then cancel and delete the run."
 _TOUCH = "Pause and resume the run: a worker looks at it then."
 
 HINTS: dict[DataFault, str] = {
     DataFault.LOG_BROKEN: _RESTORE,
-    DataFault.LOG_UNREADABLE: _RESTORE,
+    DataFault.LOG_UNREADABLE: _COPY,
     DataFault.LOG_ORPHANED: "`anabranch purge` removes logs of runs that are not there.",
     DataFault.LOG_SIZE_DIFFERS: "It only decides how a log is read and when it is full. Restore it, or leave it.",
     DataFault.ENDING_REPEATED: _RESTORE,

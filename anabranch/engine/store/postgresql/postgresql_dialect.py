@@ -473,7 +473,7 @@ class PostgresqlDialect:
         heads = len(INSTANCE_COLUMNS)
         for values in connection.execute(statements.LOAD, {"ids": self.ids(instance_ids), "after_seq": after_seq}):
             row = instance_row(values[:heads])
-            found[row.head.instance_id] = Loaded(row, _events(values[heads], values[heads + 1]))
+            found[row.head.instance_id] = Loaded(row, _events(row.head.instance_id, values[heads], values[heads + 1]))
         return found
 
     def read_log(
@@ -482,7 +482,7 @@ class PostgresqlDialect:
         """The bytes are summed up by a window over the rows of the page."""
         page = {"instance_id": instance_id, "after_seq": after_seq, "limit": limit, "bytes_max": bytes_max}
         notes, payloads = connection.execute(statements.READ_LOG, page).one()
-        return _events(notes, payloads)
+        return _events(instance_id, notes, payloads)
 
     def give_back_space(self, connection: Connection) -> bool:
         """Does nothing: autovacuum frees what it can without locking a table."""
@@ -571,8 +571,8 @@ class PostgresqlDialect:
             log.warning("%s: error %s on a prepared statement: %s", self.target, state, _IS_POOLED)
 
 
-def _events(notes: str | None, payloads: str | None) -> list[Event]:
-    return [] if notes is None or payloads is None else events_from(orjson.loads(notes), payloads)
+def _events(instance_id: str, notes: str | None, payloads: str | None) -> list[Event]:
+    return [] if notes is None or payloads is None else events_from(instance_id, orjson.loads(notes), payloads)
 
 
 def _driver(connection: Connection) -> BoundedConnection:

@@ -27,6 +27,7 @@ from anabranch.engine.rules.value_parts import PART_BYTES_MIN, read_division
 from anabranch.engine.rules.values import EMPTY, DividedPayload, Payload, WholePayload
 from anabranch.engine.store.schema import workflow_instance_logs, workflow_instances
 from anabranch.engine.store.sql.database_errors import DataRefused
+from anabranch.errors import LogUnreadable
 
 # Companies are counts of runs in one process: the databases' 32-bit integers end there.
 _NO_LIMIT = 2**31 - 1
@@ -183,33 +184,53 @@ def _head(values: Sequence[Any]) -> InstanceHead:
     return InstanceHead(*fields)
 
 
-def events_from(notes: Sequence[Sequence[Any]], payloads: str) -> list[Event]:
-    """Events from their notes (EVENT_NOTE_COLUMNS) and their joined payloads, both in the same order."""
+def events_from(instance_id: str, notes: Sequence[Sequence[Any]], payloads: str) -> list[Event]:
+    """Events of a run from their notes (EVENT_NOTE_COLUMNS) and their joined payloads, both in the same order.
+
+    Raises LogUnreadable.
+    """
     if not notes:
         return []
     raws = payloads.encode().split(_PAYLOAD_SEPARATOR)
     events: list[Event] = []
-    for note, raw in zip(notes, raws, strict=True):
-        seq, event_type, node_id, scope, attempt, created_at, next_handle, stored, error_message, arguments, parts = (
-            note
-        )
-        variable, mark = (None, None) if stored is None else variable_and_mark(stored)
-        events.append(
-            Event(
+    seq = 0
+    try:
+        for note, raw in zip(notes, raws, strict=True):
+            (
                 seq,
-                _EVENT_TYPE[event_type],
+                event_type,
                 node_id,
                 scope,
                 attempt,
-                EMPTY if raw == EMPTY.raw else payload_from(raw, parts),
                 created_at,
                 next_handle,
-                variable,
+                stored,
                 error_message,
                 arguments,
-                mark,
+                parts,
+            ) = note
+            variable, mark = (None, None) if stored is None else variable_and_mark(stored)
+            events.append(
+                Event(
+                    seq,
+                    _EVENT_TYPE[event_type],
+                    node_id,
+                    scope,
+                    attempt,
+                    EMPTY if raw == EMPTY.raw else payload_from(raw, parts),
+                    created_at,
+                    next_handle,
+                    variable,
+                    error_message,
+                    arguments,
+                    mark,
+                )
             )
-        )
+    except (ValueError, LookupError, TypeError, AttributeError) as unreadable:
+        raise LogUnreadable(
+            f"row {seq} of the log of run {instance_id} cannot be read: {type(unreadable).__name__}: {unreadable}",
+            details={"instanceID": instance_id, "seq": seq},
+        ) from unreadable
     return events
 
 

@@ -286,7 +286,7 @@ class SqliteDialect:
                 continue
             for values, payloads in zip(orjson.loads(heads), logs.split(LOG_SEPARATOR), strict=True):
                 row = instance_row(values[:-1])
-                found[row.head.instance_id] = Loaded(row, events_from(values[-1], payloads))
+                found[row.head.instance_id] = Loaded(row, events_from(row.head.instance_id, values[-1], payloads))
         return found
 
     def read_log(
@@ -295,7 +295,7 @@ class SqliteDialect:
         """The bytes are summed up by a window over the rows of the page."""
         page = {"instance_id": instance_id, "after_seq": after_seq, "limit": limit, "bytes_max": bytes_max}
         notes, payloads = connection.execute(statements.READ_LOG, page).one()
-        return events_from(orjson.loads(notes), payloads or "")
+        return events_from(instance_id, orjson.loads(notes), payloads or "")
 
     def give_back_space(self, connection: Connection) -> bool:
         """The pages at the end of the file are moved into the holes.

@@ -355,7 +355,7 @@ def _events(
     dialect: Dialect, connection: Connection, rows: str, payloads: Payloads, parameters: Mapping[str, Any]
 ) -> list[Event]:
     notes, joined = connection.execute(_event_list(dialect, rows, payloads), parameters).one()
-    return [] if joined is None else events_from(orjson.loads(notes), joined)
+    return [] if joined is None else events_from(parameters["instance_id"], orjson.loads(notes), joined)
 
 
 def _condition(only: ActivationFilter) -> tuple[str, dict[str, Any]]:

@@ -262,11 +262,11 @@ class Replay:
         """Whether it is past this result's turn."""
         return self._met > 0 and ended.ended_seq <= endings[self._met - 1].ended_seq
 
-    def next(self, endings: Sequence[Step], settled_seq: int) -> tuple[int, ActivationKey] | None:
+    def next(self, endings: Sequence[Step], committed_seq: int) -> tuple[int, ActivationKey] | None:
         """Row and key of the end that is next; None: no further one is committed."""
         if self._late:
             return self._late[0]
-        if self._met < len(endings) and endings[self._met].ended_seq <= settled_seq:
+        if self._met < len(endings) and endings[self._met].ended_seq <= committed_seq:
             return endings[self._met].ended_seq, endings[self._met].key
         return None
 

@@ -123,7 +123,7 @@ class FunctionRun:
         """It was reported that the code matches the log of a suspended run."""
         self._calls = Calls()
         self._numbers: dict[str, int] = {}
-        settled = [step for step in journal.steps.values() if step.seq <= run_access.settled_seq]
+        settled = [step for step in journal.steps.values() if step.seq <= run_access.committed_seq]
         self._replay = Replay(settled, attempt=self.attempt)
         self._alarm: asyncio.Handle | None = None
         self._unwritten: asyncio.Handle | None = None
@@ -252,14 +252,14 @@ class FunctionRun:
 
     def _take_turn(self, journal: CodedState) -> bool:
         """Make progress when no task of the function is ready. False: nothing to do until something arrives."""
-        calls, settled_seq = self._calls, self._run_access.settled_seq
+        calls, committed_seq = self._calls, self._run_access.committed_seq
         if calls.asked:
-            changed = self._look_at_new(journal, settled_seq)
+            changed = self._look_at_new(journal, committed_seq)
             if changed is not None:
                 return self._block(changed)
         if calls.reported or calls.waiting:
-            self._look_at_settled(journal, settled_seq)
-        answer = self._replay.next(journal.endings, settled_seq)
+            self._look_at_committed(journal, committed_seq)
+        answer = self._replay.next(journal.endings, committed_seq)
         if answer is not None:
             return self._deliver_next(journal, *answer)
         if not self._replay.is_complete:
@@ -275,7 +275,7 @@ class FunctionRun:
             return self._wait_for_others(journal)
         return self._only_waits(journal)
 
-    def _look_at_new(self, journal: CodedState, settled_seq: int) -> str | None:
+    def _look_at_new(self, journal: CodedState, committed_seq: int) -> str | None:
         """Match the new calls with the log; returns the difference if one does not match."""
         for call in list(self._calls.asked):
             record = journal.steps.get(call.key)
@@ -285,25 +285,25 @@ class FunctionRun:
             if record.kind is not call.kind or changed:
                 self.blocked_at = call.key
                 return call.changed_from(record)
-            self._set_stage(call, record, journal, settled_seq)
+            self._set_stage(call, record, journal, committed_seq)
         return None
 
-    def _look_at_settled(self, journal: CodedState, settled_seq: int) -> None:
+    def _look_at_committed(self, journal: CodedState, committed_seq: int) -> None:
         """Check the reported and the waiting calls for commits."""
         for call in list(self._calls.reported):
             record = journal.steps.get(call.key)
-            if record is not None and call.reported_seq < record.seq <= settled_seq:
-                self._set_stage(call, record, journal, settled_seq)
+            if record is not None and call.reported_seq < record.seq <= committed_seq:
+                self._set_stage(call, record, journal, committed_seq)
         if not self._calls.waiting:
             return
         for call in list(self._calls.waiting):
             record = None if call.asked is not None else journal.steps.get(call.key)
             if record is not None and (record.has_ended or record.phase is _DISPATCHED):
-                self._set_stage(call, record, journal, settled_seq)
+                self._set_stage(call, record, journal, committed_seq)
 
-    def _set_stage(self, call: StepCall, record: Step, journal: CodedState, settled_seq: int) -> None:
+    def _set_stage(self, call: StepCall, record: Step, journal: CodedState, committed_seq: int) -> None:
         """Move a call to the stage of its latest row, if that is committed."""
-        if record.seq > settled_seq:
+        if record.seq > committed_seq:
             self._calls.move(call, _REPORTED)
             call.reported_seq = record.seq - 1
         elif record.has_ended:

@@ -141,7 +141,7 @@ class _Replay:
 
     # -- in place of a `RunAccess` ----------------------------------------------------------
     @property
-    def settled_seq(self) -> int:
+    def committed_seq(self) -> int:
         return self.journal.last_seq
 
     def report(self, report: StepReport) -> None:

@@ -595,7 +595,7 @@ class Orchestrator:
                 self._owned.offer_evaluation(owned)
         elif owned.evaluates_singly:
             owned.evaluates_singly = False  # the node whose output the database refused has failed by now
-        owned.settled_seq = owned.state.last_seq
+        owned.committed_seq = owned.state.last_seq
         if owned.listener is not None:
             self._listeners.append(owned.listener)
         if owned.due_at != next_due:

@@ -343,7 +343,7 @@ def a_timer_is_told_when_its_row_is_committed_and_not_before() -> None:
     async def function(ctx: Any, input: Any) -> Any:
         step = asyncio.create_task(ctx.work("slow"))
         await asyncio.sleep(0.1)
-        told.append((world.settled_seq, len([row for row in world.run.log if row.node_id == "@timer"])))
+        told.append((world.committed_seq, len([row for row in world.run.log if row.node_id == "@timer"])))
         return await step
 
     world = World(function, 0)

@@ -73,7 +73,7 @@ class World:
     """The same of every call of it that was cut short."""
     ends_at: dict[str, float] = field(default_factory=dict)
     reports: list[StepReport] = field(default_factory=list)
-    settled_seq: int = 0
+    committed_seq: int = 0
     began_at: int = BIRTH_MS
     commits: int = 0
     stopped: list[str] = field(default_factory=list)
@@ -160,7 +160,7 @@ class World:
         """Until the run has ended, or is blocked."""
         for _ in range(COMMITS_MAX):
             self._changed = asyncio.Event()
-            self.settled_seq = self.run.state.last_seq
+            self.committed_seq = self.run.state.last_seq
             self.trace = []
             slots = Slots(lambda: None)
             slots.concurrency = 1
@@ -220,9 +220,9 @@ class World:
         for report in reports:
             self.run.when(report)
         self.run.later(0)
-        self.settled_seq = self.run.state.last_seq
-        self.commits += self.settled_seq > before
-        return self.settled_seq > before
+        self.committed_seq = self.run.state.last_seq
+        self.commits += self.committed_seq > before
+        return self.committed_seq > before
 
     def _ended(self, job: asyncio.Task[Any]) -> bool:
         self._commit()

@@ -16,7 +16,7 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
             f"{_FUNCTION}.advance",
             "self._loop.drain()",
             "(self._calls.of(_ENDED)"
-            " and self._replay.next(self._journal.endings, settled_seq=self._run_access.settled_seq))"
+            " and self._replay.next(self._journal.endings, committed_seq=self._run_access.committed_seq))"
             " or self._loop.drain()",
         ),
     ),

@@ -19,19 +19,19 @@ def test_ends_are_told_in_the_order_of_the_log_whenever_they_were_asked_for() ->
     wait, fails = step("wait", first_seq=3, ended_seq=17), step("fails", created_in=2, first_seq=18, ended_seq=19)
     replay, endings = Replay([wait, fails], attempt=2), [wait, fails]
 
-    assert replay.next(endings, settled_seq=19) == (17, wait.key)
+    assert replay.next(endings, committed_seq=19) == (17, wait.key)
     replay.pass_on()
-    assert replay.next(endings, settled_seq=19) == (19, fails.key)
+    assert replay.next(endings, committed_seq=19) == (19, fails.key)
     replay.pass_on()
-    assert replay.next(endings, settled_seq=19) is None
+    assert replay.next(endings, committed_seq=19) is None
 
 
 def test_an_end_that_is_not_committed_is_not_told() -> None:
     work = step("work", first_seq=5, ended_seq=5)
     replay = Replay([], attempt=1)
 
-    assert replay.next([work], settled_seq=4) is None
-    assert replay.next([work], settled_seq=5) == (5, work.key)
+    assert replay.next([work], committed_seq=4) is None
+    assert replay.next([work], committed_seq=5) == (5, work.key)
 
 
 def test_what_an_earlier_attempt_did_is_told_as_soon_as_it_is_asked_for() -> None:
@@ -43,9 +43,9 @@ def test_what_an_earlier_attempt_did_is_told_as_soon_as_it_is_asked_for() -> Non
 
     assert replay.has_met(earlier, endings) and not replay.has_met(later, endings)
     replay.asked_late(earlier)
-    assert replay.next(endings, settled_seq=10) == (3, earlier.key)
+    assert replay.next(endings, committed_seq=10) == (3, earlier.key)
     replay.pass_on()
-    assert replay.next(endings, settled_seq=10) == (10, later.key)
+    assert replay.next(endings, committed_seq=10) == (10, later.key)
 
 
 def test_a_function_has_asked_for_all_that_stands_before_an_end_when_it_is_told() -> None:

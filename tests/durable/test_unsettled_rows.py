@@ -30,7 +30,7 @@ class OpenDesk:
 
     def __init__(self, run: Coded) -> None:
         self._run = run
-        self.settled_seq = run.state.last_seq
+        self.committed_seq = run.state.last_seq
         self.reports: list[StepReport] = []
 
     @property
@@ -42,7 +42,7 @@ class OpenDesk:
 
     def commit(self, settled: Callable[[], None]) -> None:
         """All that was decided is committed now."""
-        self.settled_seq = self._run.state.last_seq
+        self.committed_seq = self._run.state.last_seq
         settled()
 
 

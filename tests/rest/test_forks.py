@@ -38,7 +38,9 @@ async def test_a_fork_onto_a_corrected_version_reuses_what_holds(served: Served)
     assert started.status == 201, started.text
     after = await served.ended(started.json["instanceID"])
     assert (after["status"], after["version"], after["forkedFrom"]) == ("COMPLETED", 2, run["instanceID"])
-    assert (await fork(served, run, version=2, key="f1")).json["instanceID"] == started.json["instanceID"]
+    for asked in ({"version": 2}, {"version": 1, "redo": [{"nodeID": "first"}], "ifPlan": "another"}):
+        again = await fork(served, run, key="f1", **asked)
+        assert (again.status, again.json) == (200, {**started.json, "status": "COMPLETED", "plan": None})
     children = (await served.ask("GET", "/v1/workflows/fine/runs")).json["items"]
     assert len(children) == 2, "the first node was not executed again"
     log = (await served.ask("GET", f"/v1/runs/{after['instanceID']}/log")).json["items"]

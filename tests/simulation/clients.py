@@ -165,7 +165,7 @@ class Client:
             if dice.random() < 0.8:
                 await self.resume(run)
 
-    async def close_gates_now_and_then(self, dice: random.Random, workflows: Sequence[str]) -> None:
+    async def pause_workflows_now_and_then(self, dice: random.Random, workflows: Sequence[str]) -> None:
         """Let all runs of a workflow or of the tenant stand still for a while; some are forgotten."""
         while not self.stopped:
             await asyncio.sleep(dice.random() * 4)

@@ -19,7 +19,8 @@ CODED_MUTANTS = (
         (
             "orchestrator:Orchestrator._carry_out",
             "await self._commit(batch",
-            "[owned.note_settled() for owned in batch.taken] and await self._commit(batch",
+            "[setattr(owned, 'committed_seq', owned.state.last_seq) or (owned.listener and owned.listener())"
+            " for owned in batch.owned] and await self._commit(batch",
         ),
     ),
     _coded(
@@ -27,8 +28,8 @@ CODED_MUTANTS = (
         "a function goes on by rows that are decided and not committed: it is told, or an attempt begins, too early",
         (
             f"{_FUNCTION}._take_turn",
-            "settled_seq = self._calls, self._run_access.settled_seq",
-            "settled_seq = self._calls, journal.last_seq",
+            "committed_seq = self._calls, self._run_access.committed_seq",
+            "committed_seq = self._calls, journal.last_seq",
         ),
     ),
     _coded(

@@ -61,7 +61,7 @@ class _FinishedDesk:
     wrong: list[str]
 
     @property
-    def settled_seq(self) -> int:
+    def committed_seq(self) -> int:
         return self.journal.last_seq
 
     def report(self, report: StepReport) -> None:

@@ -222,7 +222,7 @@ class Judge:
         if process is None or watched is None:
             return
         owned = process.engine.orchestrator.owned.get(instance_id)
-        if process.engine.gates.close_for(watched.folded.head):
+        if process.engine.pause_watch.is_paused(watched.folded.head):
             self.accuse(_HELD, f"{worker_id} begins to execute it and knows of the pause", instance_id)
         elif owned is not None and watched.facts.is_suspended and not owned.state.may_perform and _is_settled(owned):
             self.accuse(_HELD, f"{worker_id} begins to execute it and knows that it is suspended", instance_id)
@@ -473,7 +473,7 @@ _LAWS: dict[type[RunFacts], tuple[Any, Any, Any]] = {
 
 def _is_settled(owned: OwnedInstance) -> bool:
     """Does its owner know that the last row it has is stored?"""
-    return owned.settled_seq == owned.state.last_seq
+    return owned.committed_seq == owned.state.last_seq
 
 
 def _facts_of(case: SimulatedCase | CodedCase) -> RunFacts:

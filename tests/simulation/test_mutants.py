@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+import anabranch
 from tests.simulation.coded_mutants import CODED_MUTANTS
 from tests.simulation.faults import Fault
 from tests.simulation.hunting import HUNT_STEPS_MAX, hunt, repeat, report, shrink
@@ -13,6 +17,8 @@ from tests.simulation.world import simulate
 
 # The promise of the project: sixteen holes at least.
 MUTANTS_MIN = 16
+
+PRODUCT = Path(anabranch.__file__).parent
 
 ALL_MUTANTS = (*MUTANTS, *CODED_MUTANTS)
 
@@ -35,6 +41,19 @@ def test_there_are_enough_mutants_and_no_two_alike() -> None:
     assert len(MUTANTS) >= MUTANTS_MIN
     assert len({mutant.name for mutant in ALL_MUTANTS}) == len(ALL_MUTANTS)
     assert len({mutant.patches for mutant in ALL_MUTANTS}) == len(ALL_MUTANTS)
+
+
+def test_mutants_use_only_attributes_that_there_are() -> None:
+    """Otherwise one raises AttributeError, and is found for that."""
+    there_are = {name for file in PRODUCT.rglob("*.py") for name in re.findall(r"\w+", file.read_text())}
+    missing = {
+        (mutant.name, name)
+        for mutant in ALL_MUTANTS
+        for patch in mutant.patches
+        for name in re.findall(r"[a-z_]\w*\.([a-z_]\w*)", patch.new)
+        if name not in there_are
+    }
+    assert not missing
 
 
 def test_a_failure_is_shrunk_repeated_and_reported() -> None:

@@ -247,7 +247,7 @@ class _World:
             names = [case.name for case in self._character.cases]
             for client in self._clients:
                 self._client_tasks.append(self._loop.create_task(client.pause_now_and_then(dice)))
-                self._client_tasks.append(self._loop.create_task(client.close_gates_now_and_then(dice, names)))
+                self._client_tasks.append(self._loop.create_task(client.pause_workflows_now_and_then(dice, names)))
         if self._seed % WORLDS_PER_PAUSING == 1:
             dice = random.Random(f"repairs {self._seed}")
             self._client_tasks += [self._loop.create_task(client.repair_now_and_then(dice)) for client in self._clients]

@@ -89,7 +89,7 @@ class OwnedInstance(LeasedState):
     """It is still owned and was not replaced since it was added."""
     owes_all: bool = False
     """After adoption or a re-read: the next settlement performs everything outstanding, not only what is new."""
-    settled_seq: int = 0
+    committed_seq: int = 0
     """The last row of the state that is known to be committed; later ones are in flight."""
     due_at: int | None = None
     """When the delay queue calls for it."""

@@ -224,7 +224,7 @@ class Reconciler:
         left = deque(unresolved)
         while left:
             try:
-                known = [max(owned.settled_seq, self._acknowledged.last_seq(owned.instance_id)) for owned, _ in left]
+                known = [max(owned.committed_seq, self._acknowledged.last_seq(owned.instance_id)) for owned, _ in left]
                 loaded = await self._store.load([owned.instance_id for owned, _ in left])
                 for (owned, _), seq in zip(left, known, strict=True):
                     found = loaded.get(owned.instance_id)

@@ -41,9 +41,9 @@ class RunAccess:
             self._owned_instances.offer(self._owned, report)
 
     @property
-    def settled_seq(self) -> int:
+    def committed_seq(self) -> int:
         """The last committed row of the journal; later rows must have no effects yet."""
-        return self._owned.settled_seq
+        return self._owned.committed_seq
 
     def listen(self, settled: Callable[[], None], steps_under_way: Callable[[], Sequence[str]]) -> None:
         """Set the listener for settled reports, which is called soon after their commit by a plain callback of the

@@ -7,7 +7,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
+from pydantic import AwareDatetime, BeforeValidator, Field, RootModel, WithJsonSchema
 
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.events import Status, SuspendReason
@@ -163,7 +163,11 @@ class ForkPlanModel(ResponseModel):
 class Forked(RunStateModel):
     """A fork that was started."""
 
-    plan: str
+    plan: str | None = Field(description="The digest of its plan; null: the key was used before, and this is its run.")
+
+
+class ForkAnswer(RootModel[ForkPlanModel | Forked]):
+    """The plan of a fork, or the run that was started with this key before."""
 
 
 class BulkFilter(RequestModel):

@@ -26,8 +26,8 @@ from anabranch.rest.models.repair_models import (
     Bulk,
     BulkProgress,
     Fork,
+    ForkAnswer,
     Forked,
-    ForkPlanModel,
     Retried,
     Retry,
     StartedBulk,
@@ -60,7 +60,10 @@ async def retry_run(call: RouteCall) -> Reply:
 
 
 async def fork_run(call: RouteCall) -> Reply:
-    """201 for a new run. For a `dryRun` 200 with the plan, or 202 with the run whose output will be the plan."""
+    """201 for a new run, and 200 with the first one if the key was used before.
+
+    For a `dryRun` 200 with the plan, or 202 with the run whose output will be the plan.
+    """
     asked: Fork = call.body or Fork.model_validate({})
     given = asked.model_dump(mode="json", exclude_unset=True, exclude_none=True)
     if "input" in asked.model_fields_set:
@@ -73,7 +76,9 @@ async def fork_run(call: RouteCall) -> Reply:
     if "rows" in answer:
         return Reply(answer)
     location = {"Location": f"/v1/runs/{answer['instanceID']}"}
-    return Reply(answer, status=202 if options.dry_run else 201, headers=location)
+    if options.dry_run:
+        return Reply(answer, status=202, headers=location)
+    return Reply(answer, status=200 if answer["plan"] is None else 201, headers=location)
 
 
 async def start_bulk(call: RouteCall) -> Reply:
@@ -97,7 +102,7 @@ ROUTES = (
         fork_run,
         "Start a run with the outcomes of this one.",
         Role.EDITOR,
-        {201: Forked, 200: ForkPlanModel, 202: RunStateModel},
+        {201: Forked, 200: ForkAnswer, 202: RunStateModel},
         body=Fork,
         body_required=False,
         headers=(_FORK_KEY,),

@@ -73,11 +73,14 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
         self, instance_id: str, options: ForkOptions = FORK, *, tenant_id: str, input_: Any = SAME_INPUT
     ) -> dict[str, Any]:
         """Start a run that reuses the applicable results of this one and executes the rest: `{instanceID, status,
-        plan}`.
+        plan}`. A key that was used before returns its run, whatever else is asked for; then `plan` is None.
 
         Raises NotFound, InvalidRequest, InvalidWorkflow, InvalidInput, NoManualStart, UnknownTrigger, ForkRefused,
         PlanChanged, RunTooLarge, TooManyPending, StoreUnavailable.
         """
+        first = await self._first_fork(instance_id, options, tenant_id=tenant_id)
+        if first is not None:
+            return first
         planned = await self.planned_fork(instance_id, options, tenant_id=tenant_id, input_=input_)
         return await self._written(planned.head, planned.fork, tenant_id=tenant_id)
 
@@ -108,6 +111,16 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
         if options.if_plan not in (None, fork.digest):
             raise PlanChanged(f"the plan of the fork is {fork.digest} now")
         return PlannedFork(row, options, head, plan, fork)
+
+    async def _first_fork(self, instance_id: str, options: ForkOptions, *, tenant_id: str) -> dict[str, Any] | None:
+        """The run that a start with this key created; None if there is none. Test runs have no keys."""
+        key = options.idempotency_key
+        if key is None or options.graph is not None:
+            return None
+        check_start_key(key)
+        name = (await self.get_run_status(instance_id, tenant_id=tenant_id)).head.workflow_name
+        first = await self._store.find_start(tenant_id=tenant_id, workflow_name=name, idempotency_key=key)
+        return None if first is None else _started(first, None)
 
     def _check_fork(self, row: InstanceRow, options: ForkOptions) -> None:
         head = row.head
@@ -191,7 +204,11 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
         stored = await self._store.get_instance(instance_id, tenant_id=tenant_id)
         if stored is None:
             raise NotFound(f"the workflow {head.workflow_name!r} is deleted")
-        return {"instanceID": instance_id, "status": stored.status.value, "plan": fork.digest}
+        return _started(stored, fork.digest if instance_id == head.instance_id else None)
+
+
+def _started(row: InstanceRow, plan: str | None) -> dict[str, Any]:
+    return {"instanceID": row.head.instance_id, "status": row.status.value, "plan": plan}
 
 
 def _renamed(trigger: str | None, renames: Mapping[str, str]) -> str | None:

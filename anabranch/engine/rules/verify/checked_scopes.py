@@ -72,7 +72,7 @@ class CheckedScope:
     loop_key: ActivationKey | None = None
     index: int = 0
     bindings: Mapping[str, Any] = field(default_factory=dict)
-    names: ShownNames = field(default_factory=dict)
+    names: ContextNames = field(default_factory=dict)
     handles: dict[str, frozenset[str]] = field(default_factory=dict)
     """Of each node that has ended: the handle that it left by, if any; of a region all exits that were live."""
     dispatched: set[str] = field(default_factory=set)
@@ -119,7 +119,7 @@ class CheckedScope:
         return self.base.bytes + (0 if self.base.outer is None else self.base.outer.context_bytes())
 
 
-ShownNames: TypeAlias = dict[str, list[tuple[int, Any]]]
+ContextNames: TypeAlias = dict[str, list[tuple[int, Any]]]
 """What a scope has written: each name with the seqs of the writing rows and the values, in their order."""
 
 
@@ -140,7 +140,7 @@ class CheckedContext(Mapping[str, Any]):
         self.facts = facts
         self._before = before
         self._bindings = [] if bindings is None else [bindings]
-        self._names: list[ShownNames] = []
+        self._names: list[ContextNames] = []
         level: CheckedScope | None = scope.base
         while level is not None:
             self._bindings.append(level.bindings)

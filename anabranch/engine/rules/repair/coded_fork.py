@@ -79,8 +79,8 @@ class _CodedFork:
         self._last = source.log[-1].seq if cut.seq is None else cut.seq
         self._plan = ForkPlan([], new_state(plan, replace(head, deadline_at=None)))
         self._steps: dict[ActivationKey, _Recorded] = {}
-        self._attempts: set[tuple[str, str, int]] = set()
-        """Name, scope and number of the attempts that rows have dispatched."""
+        self._attempts: dict[tuple[str, str, int], int] = {}
+        """When rows have dispatched attempts, by name, scope and number of the attempt."""
         self._attempt = 0
         self._origins: tuple[str, ...] = ()
         """The runs that the recorded run was forked from itself."""
@@ -131,7 +131,7 @@ class _CodedFork:
         key = step.key
         step.rows.append(event.seq)
         if event.type is EventType.NODE_DISPATCHED:
-            self._attempts.add((*key, event.attempt))
+            self._attempts[*key, event.attempt] = event.created_at
         if event.type in ENDINGS:
             step.ending, step.attempt = event, self._attempt
         if event.type is EventType.NODE_WAITING and event.seq <= self._last:
@@ -207,7 +207,7 @@ class _CodedFork:
         copied = [replace(rows[0], payload=InputSet(given).payload)]
         for event in rows[1:]:
             if is_left_out(source.head.left_out, event.seq):
-                copied.append(_failed_attempt(event) if self._was_retried(event) else _note(event))
+                copied.append(self._failed_attempt(event) if self._was_retried(event) else _note(event))
             else:
                 goes = event.seq not in (suspended, failed) and self._goes_along(event)
                 copied.append(event if goes else _note(event))
@@ -233,6 +233,13 @@ class _CodedFork:
         is_left_out_failure = event.node_id and event.type is EventType.NODE_FAILED
         return bool(is_left_out_failure) and key not in self._because and (*key, event.attempt + 1) in self._attempts
 
+    def _failed_attempt(self, event: Event) -> Event:
+        """The failure of a step that was tried again, in a log that was never reopened."""
+        # The clock of the database may have gone back between the failure and the retry.
+        due_at = min(event.created_at, self._attempts[event.node_id, event.scope, event.attempt + 1])
+        note = RetryScheduled(RunError.from_json(read_error(event.payload)), due_at)
+        return replace(event, type=EventType.NODE_ATTEMPT_FAILED, payload=note.payload)
+
     # -- saying what comes of it ----------------------------------------------------------
     def _describe(self) -> None:
         plan = self._plan
@@ -254,12 +261,6 @@ class _CodedFork:
         ]
         copied = len(arrived) if self._cut.signals else 0
         plan.signals = {"copied": copied, "left": len(arrived) - copied}
-
-
-def _failed_attempt(event: Event) -> Event:
-    """The failure of a step that was tried again, in a log that was never reopened."""
-    note = RetryScheduled(RunError.from_json(read_error(event.payload)), event.created_at)
-    return replace(event, type=EventType.NODE_ATTEMPT_FAILED, payload=note.payload)
 
 
 def _is_note(event: Event) -> bool:

@@ -218,8 +218,9 @@ class RetryVerbs(RunVerbs):
         """The child run of an open activation, if it has to continue as well."""
         child = await self._store.get_instance(awaited.child_id)
         head = parent.head
-        if child is None:
-            if awaited.is_awaited:  # retention has removed it, or a person
+        if child is None or child.head.parent_id != head.instance_id:
+            # Retention has removed it, or a person; or it is the child of the run that this one is a fork of.
+            if awaited.is_awaited:
                 retry.redo.append(Redo(*awaited.key, awaited.attempt, replaces_child=True))
             return None
         if not child.status.is_terminal:

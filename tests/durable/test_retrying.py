@@ -7,7 +7,8 @@ from typing import Any
 
 from anabranch.durable.definition import workflow
 from anabranch.durable.step_error import StepError
-from anabranch.run_requests import RetryOptions
+from anabranch.engine.rules.events import EventType
+from anabranch.run_requests import ForkOptions, RetryOptions
 from tests.durable.breakable import WORLD
 from tests.durable.conftest import TENANT, MakeProcess, Process
 
@@ -144,3 +145,18 @@ async def test_a_cancelled_run_goes_on_in_the_same_attempt(make_process: MakePro
 async def waits(ctx: Any, input: Any) -> Any:
     await ctx.step.run("before", lambda: WORLD.call("before"), retry=ONCE)
     return await ctx.step.wait_for_event("hold", event="go", timeout="1h")
+
+
+async def test_a_retry_of_a_fork_begins_a_child_of_its_own(make_process: MakeProcess) -> None:
+    """The failed child that its log was copied with belongs to the run that it was forked from."""
+    process = await make_process(outer, orders)
+    WORLD.broken.add("function")
+    run = await failed(process, "outer")
+    log = await process.services.engine.store.read_log(run["instanceID"])
+    seq = next(row.seq for row in log if row.type is EventType.NODE_FAILED and row.node_id == "sub")
+    fork = await process.services.workflows.fork_run(run["instanceID"], ForkOptions(at_seq=seq), tenant_id=TENANT)
+    assert (await process.ended(fork["instanceID"]))["status"] == "FAILED"
+    WORLD.broken.clear()
+    after = await retried(process, fork)
+    assert (after["status"], WORLD.calls["ship"]) == ("COMPLETED", 1), after["error"]
+    assert (await process.ended(run["instanceID"]))["status"] == "FAILED"

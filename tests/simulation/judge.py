@@ -6,7 +6,6 @@ Called by the memory database inside each transaction, by the ledger before each
 
 from __future__ import annotations
 
-import contextvars
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -41,7 +40,7 @@ from tests.simulation.invariants import (
     ROW_LAWS,
     Commit,
 )
-from tests.simulation.loop import SimulatedLoop
+from tests.simulation.loop import SimulatedLoop, outside
 from tests.simulation.network import SENDER, THIEF
 from tests.simulation.nodes import WORK, EffectKey, Ledger, seen
 from tests.simulation.processes import SimulatedProcess
@@ -346,7 +345,7 @@ class Judge:
                 self.accuse(self.a_worker_lets_go_of_what_it_could_not_extend, what, instance_id)
 
         if age_s > self._lease_s * 2 / 3:
-            self._loop.call_later(self._guard_s, look_again, context=contextvars.Context())
+            self._loop.call_later(self._guard_s, look_again, context=outside())
 
     # -- within ---------------------------------------------------------------------------
     def _change(self, transaction: Transaction, change: Change) -> None:

@@ -7,8 +7,9 @@ a step, and then jumps to the next timer. In worlds of coded runs (`in_order`) o
 race: within each, callbacks run in the order in which they were scheduled, as asyncio promises, and
 functions of coded runs may count on that.
 
-A callback belongs to the simulated process in whose context it was scheduled. A frozen owner's
-callbacks are held back; a dead owner's are dropped.
+A callback belongs to the simulated process in whose context it was scheduled, and a context that names
+no process (the engine makes empty ones) to the process that hands it in; only `outside` is nobody's. A
+frozen owner's callbacks are held back; a dead owner's are dropped.
 """
 
 from __future__ import annotations
@@ -47,6 +48,22 @@ class Owner:
 _OWNER: contextvars.ContextVar[Owner | None] = contextvars.ContextVar("owner", default=None)
 
 
+def outside() -> contextvars.Context:
+    """A new context that belongs to no process, whoever hands it in."""
+    context = contextvars.Context()
+    context.run(_OWNER.set, None)
+    return context
+
+
+def _owned(context: contextvars.Context | None) -> contextvars.Context:
+    """This context, or a copy of the present one; it belongs to whoever runs now, if to nobody yet."""
+    if context is None:
+        context = contextvars.copy_context()
+    if _OWNER not in context:
+        context.run(_OWNER.set, _OWNER.get())
+    return context
+
+
 class Callback:
     """A scheduled callback: the handle that asyncio asks for."""
 
@@ -58,7 +75,7 @@ class Callback:
         self.callback = callback
         self.args = args
         self.context = context
-        self.owner: Owner | None = context.get(_OWNER)
+        self.owner = context[_OWNER]
         self.when_ = when
         self.cancelled_ = False
 
@@ -183,7 +200,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Callback:
         """Schedule a callback behind nobody: order is the seed's."""
-        scheduled = Callback(callback, args, contextvars.copy_context() if context is None else context, 0.0)
+        scheduled = Callback(callback, args, _owned(context), 0.0)
         if scheduled.owner is None or not scheduled.owner.dead:
             self._ready.append(scheduled)
         return scheduled
@@ -198,7 +215,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Callback:
         """Schedule a callback for a virtual time."""
-        scheduled = Callback(callback, args, contextvars.copy_context() if context is None else context, when)
+        scheduled = Callback(callback, args, _owned(context), when)
         if scheduled.owner is None or not scheduled.owner.dead:
             self._timer_count += 1
             heapq.heappush(self._timers, (when, self._timer_count, scheduled))
@@ -227,8 +244,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[Any]:
         """A task of this loop, remembered by its owner."""
+        context = _owned(context)
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
-        owner = _OWNER.get() if context is None else context.get(_OWNER)
+        owner = context[_OWNER]
         if owner is not None:
             tasks = owner.tasks
             tasks.append(task)

@@ -5,7 +5,6 @@ Called by `world`. Faults are planned in `faults`; here they strike, between two
 
 from __future__ import annotations
 
-import contextvars
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +16,7 @@ from anabranch.testing.memory_store.database import MemoryDatabase
 from tests.simulation.character import Character
 from tests.simulation.faults import COMMIT_FAULTS, Fault, FaultKind
 from tests.simulation.judge import Judge
-from tests.simulation.loop import SimulatedLoop
+from tests.simulation.loop import SimulatedLoop, outside
 from tests.simulation.network import CommitFault, Weather
 from tests.simulation.nodes import SimulatedTypes, WithoutWork
 from tests.simulation.pools import Executors, SimulatedBroker
@@ -41,9 +40,6 @@ CREATIONS_AT_ONCE = 3
 
 # The limit of takeovers is one or two in most worlds: so many crashes pass it, if a takeover in between does not count.
 CRASHES = 4
-
-_OUTSIDE = contextvars.Context()
-"""A context that belongs to no process."""
 
 
 class DatabaseClock:
@@ -288,7 +284,7 @@ class Machines:
 
     def _from_outside(self, after_s: float, act: Callable[..., None], *arguments: Any) -> None:
         """Do something that no process does."""
-        self._loop.call_later(after_s, act, *arguments, context=_OUTSIDE.copy())
+        self._loop.call_later(after_s, act, *arguments, context=outside())
 
     def _freeze(self, process: SimulatedProcess, seconds: float) -> None:
         if process.frozen:

@@ -21,6 +21,7 @@ from anabranch.engine.rules.transitions import Transition
 from anabranch.errors import StoreUnavailable
 from anabranch.testing.memory_store.database import MemoryDatabase
 from anabranch.testing.memory_store.memory_store import Faults, MemoryStore
+from tests.simulation.loop import outside
 
 # Half of the calls are answered in the same instant and the others within 4 ms, as in one machine room.
 LATENCY_S_MAX = 0.004
@@ -206,7 +207,7 @@ class Connection(MemoryStore):
     async def _lose(self, transitions: Sequence[Transition], *, arrives_after_s: float | None) -> Outcome:
         """A request that was never answered; perhaps it is still on its way and is served when nobody expects it."""
         if arrives_after_s is not None:
-            in_transit = contextvars.Context()
+            in_transit = outside()
             in_transit.run(SENDER.set, Sender(self._worker_id, late=True))
             loop = asyncio.get_running_loop()
             loop.call_later(arrives_after_s, self._serve_late, transitions, context=in_transit)

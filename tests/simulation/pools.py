@@ -7,7 +7,6 @@ Called by `machines` in worlds whose `work` is executed elsewhere. Sender, execu
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import random
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -22,7 +21,7 @@ from anabranch.transport.job_executor import CompleteJob, JobExecutor
 from anabranch.transport.job_messages import DeadMessage, JobReport, JobSearch, NodeJob, reports_in
 from anabranch.transport.job_sender import JobSender
 from anabranch.transport.transport_ports import ANSWER_S_MAX, Accept, JobDelivery, TransportUnavailable
-from tests.simulation.loop import Owner, SimulatedLoop
+from tests.simulation.loop import Owner, SimulatedLoop, outside
 from tests.simulation.network import LATENCY_S_MAX, SENDER, Sender
 from tests.simulation.nodes import WORK, Ledger, SimulatedTypes
 
@@ -84,7 +83,7 @@ class SimulatedBroker:
     def carry(self, what: str, act: Callable[..., None], *arguments: Any, to: Owner | None = None) -> None:
         """Let a message arrive: once and soon, or lost, doubled or late."""
         for after_s in self._ways(what):
-            context = contextvars.Context() if to is None else to.context.copy()
+            context = outside() if to is None else to.context.copy()
             self.loop.call_later(after_s, act, *arguments, context=context)
 
     def _ways(self, what: str) -> list[float]:
@@ -161,7 +160,7 @@ class SimulatedBroker:
     # -- ends -----------------------------------------------------------------------------
     def worker_ended(self, name: str) -> None:
         """Its queue goes after a while."""
-        self.loop.call_later(REPORTS_KEPT_S, self._receivers.pop, name, None, context=contextvars.Context())
+        self.loop.call_later(REPORTS_KEPT_S, self._receivers.pop, name, None, context=outside())
 
     def executor_ended(self, owner: Owner) -> None:
         """What it has not acknowledged goes to others."""
@@ -392,7 +391,7 @@ class Executors:
     def _strike_later(self) -> None:
         if not (self._has_ended or self._broker.is_calm):
             after_s = self._broker.rng.uniform(0.1, 2 * STRIKE_EVERY_S)
-            self._broker.loop.call_later(after_s, self._strike, context=contextvars.Context())
+            self._broker.loop.call_later(after_s, self._strike, context=outside())
 
     def _strike(self) -> None:
         broker, rng = self._broker, self._broker.rng
@@ -413,7 +412,7 @@ class Executors:
                 broker.lose_everything()
             elif choice > 0.87:
                 broker.expire_reports()
-            broker.loop.call_at(broker.away_until, broker.hand_out, context=contextvars.Context())
+            broker.loop.call_at(broker.away_until, broker.hand_out, context=outside())
         self._strike_later()
 
     def _kill(self, slot: int) -> None:
@@ -427,14 +426,14 @@ class Executors:
         self._ledger.forget_process(name)
         self._broker.executor_ended(owner)
         down_s = self._broker.rng.uniform(0.05, SILENT_S)
-        self._broker.loop.call_later(down_s, self._launch, slot, context=contextvars.Context())
+        self._broker.loop.call_later(down_s, self._launch, slot, context=outside())
 
     def _freeze(self, slot: int, seconds: float) -> None:
         living = self._owners[slot]
         if living is not None and not living[0].frozen:
             self._broker.rarities["pools: executor frozen"] += 1
             self._broker.loop.freeze(living[0])
-            self._broker.loop.call_later(seconds, self._thaw, living[0], context=contextvars.Context())
+            self._broker.loop.call_later(seconds, self._thaw, living[0], context=outside())
 
     def _thaw(self, owner: Owner) -> None:
         if owner.frozen and not owner.dead:

@@ -302,7 +302,7 @@ class _Player:
         try:
             value = await answer
         except asyncio.CancelledError:
-            del self._body.open[call]
+            del self._function.open[call]
             raise
         except StepError as failure:
             del self._function.open[call]

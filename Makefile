@@ -68,6 +68,7 @@ check-python: $(DEV_READY)
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy anabranch
+	$(PYTHON) -m mypy --config-file tests/mypy.ini tests benchmarks
 	$(PYTHON) -m pytest -q tests/architecture
 
 check-pages: $(DEV_READY)

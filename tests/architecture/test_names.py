@@ -31,7 +31,8 @@ def test_no_two_modules_share_a_name() -> None:
 
 def test_a_shared_name_is_found() -> None:
     one, other = Source.of("anabranch.one", "class Answer: ..."), Source.of("anabranch.other", "class Answer: ...")
-    names = [(statement.name, source.module) for source in (one, other) for statement in source.tree.body]
+    classes = [(source, each) for source in (one, other) for each in source.tree.body if isinstance(each, ast.ClassDef)]
+    names = [(each.name, source.module) for source, each in classes]
     assert shared_names(names) == {"Answer": ["anabranch.one", "anabranch.other"]}
 
 

@@ -10,10 +10,12 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import cast
 
 import pytest
 from sqlalchemy import text
 
+from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import NotFound
 from tests.durable.conftest import MakeProcess, Process
 from tests.durable.worker_process import BRANCHES, QUICK_BRANCHES, STEPS
@@ -70,7 +72,8 @@ async def run_until_killed(process: asyncio.subprocess.Process) -> None:
 async def let_the_lease_lapse(server: Process, run_id: str) -> None:
     """As if its time had passed: whoever had the run is dead."""
     lapse = text("UPDATE workflow_instances SET available_at = 1 WHERE instance_id = :id AND worker_id IS NOT NULL")
-    changed = await server.services.engine.store.write(lambda connection: connection.execute(lapse, {"id": run_id}))
+    store = cast("SqlStore", server.services.engine.store)
+    changed = await store.write(lambda connection: connection.execute(lapse, {"id": run_id}))
     assert changed.rowcount == 1
 
 

@@ -303,10 +303,10 @@ async def test_a_defect_of_the_storage_costs_the_lines_that_met_it_and_no_others
 async def test_rows_that_the_storage_refuses_cost_no_others(refused: int, caplog: pytest.LogCaptureFixture) -> None:
     rows = Rows()
     console = await _started(rows)
-    write, bad = rows.write, CROWD[20 : 20 + refused]
+    write, bad = rows.write, {*CROWD[20 : 20 + refused]}
 
     async def choosy(given: Sequence[StoredLines], reports: Sequence[ProgressReport]) -> None:
-        if any(each.instance_id in bad for each in (*given, *reports)):
+        if bad & {row.instance_id for row in given} or any(report.instance_id in bad for report in reports):
             raise ValueError("refused")
         await write(given, reports)
 
@@ -320,7 +320,7 @@ async def test_rows_that_the_storage_refuses_cost_no_others(refused: int, caplog
         assert not console._is_behind(), "it is not tried for ever"
     else:
         await console._write_all()
-        good = set(CROWD[:60]) - set(bad)
+        good = set(CROWD[:60]) - bad
         assert len(rows.rows) == len(rows.reports) == len(good)
         assert {row.instance_id for row in rows.rows} == {report.instance_id for report in rows.reports} == good
         assert all(any(run in record.getMessage() for record in caplog.records) for run in bad)

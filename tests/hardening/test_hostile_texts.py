@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from anabranch.engine.handling import HandlerResult
 from anabranch.engine.rules.templates.budget import RESULT_BYTES_MAX, Refused, TemplateBudget
@@ -24,7 +25,7 @@ from tests.handlers.running import run
 LONG = RESULT_BYTES_MAX // 8
 WORK_MAX = TEXT_WORK_MAX // 8
 
-EVALUATE = {
+EVALUATE: dict[str, tuple[type[BaseModel], Any]] = {
     "text": (search_text.TextConfig, search_text.evaluate),
     "html": (extract_html.HtmlConfig, extract_html.evaluate),
     "markdown": (convert_markdown.MarkdownConfig, convert_markdown.evaluate),

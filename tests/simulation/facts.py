@@ -47,6 +47,8 @@ class Signal:
 class RunFacts:
     """One run of either kind, as its log tells it."""
 
+    case: Any
+    """What it is a run of: a `SimulatedCase` or a `CodedCase`."""
     log: list[Event] = field(default_factory=list)
     writers: list[str] = field(default_factory=list)
     """Worker ids of those who wrote the rows."""

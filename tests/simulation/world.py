@@ -155,7 +155,10 @@ class _World:
         self._loop = SimulatedLoop(seed=seed, in_order=is_coded(seed))
         self._clock = DatabaseClock(self._loop)
         self._judge = Judge(
-            cases={(case.name, case.version): case for case in (*character.drawn_cases, *character.coded_cases)},
+            cases={
+                **{(case.name, case.version): case for case in character.drawn_cases},
+                **{(case.name, case.version): case for case in character.coded_cases},
+            },
             rarities=self._rarities,
             crashes_max=character.crashes_max,
             lease_ms=character.lease_ms,

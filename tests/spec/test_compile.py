@@ -153,7 +153,7 @@ def test_a_type_that_is_gone_or_broken_has_the_handles_that_are_used(types: Type
 
 def test_the_time_of_code_is_kept_by_its_handler():
     types = TypesWith(without=["python"])
-    given = {"type": "python", "timeout": "5s", "config": {"code": "return 1", "timeout": "7s"}}
+    given: dict[str, Any] = {"type": "python", "timeout": "5s", "config": {"code": "return 1", "timeout": "7s"}}
     assert compile_plan(drawn("start>a", a=given), types).nodes["a"].timeout_ms is None
     del given["config"]["timeout"]
     assert compile_plan(drawn("start>a", a=given), types).nodes["a"].timeout_ms == 5_000

@@ -68,7 +68,7 @@ async def subscriptions(office: Office) -> list[Subscription]:
 
 async def armed(office: Office) -> set[tuple[str | None, int | None]]:
     """Node and version of all schedules and subscriptions that nodes have armed."""
-    found = [*(await schedules(office)), *(await subscriptions(office))]
+    found: list[Schedule | Subscription] = [*(await schedules(office)), *(await subscriptions(office))]
     return {(each.node_id, each.version) for each in found if each.node_id is not None}
 
 

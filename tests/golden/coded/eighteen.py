@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -264,7 +264,7 @@ async def gathered_exceptions(ctx: Steps, input: Any) -> Any:
 
 @program
 async def generators(ctx: Steps, input: Any) -> Any:
-    async def numbers() -> AsyncIterator[Any]:
+    async def numbers() -> AsyncGenerator[Any, None]:
         for number in range(3):
             yield await ctx.work(f"g{number}")
 

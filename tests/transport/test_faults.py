@@ -39,7 +39,6 @@ Message = TypeVar("Message", NodeJob, JobReport)
 
 PATIENCE_S = 30
 DISPATCH = Dispatch("n", "", 1)
-RESOLVED: dict[str, Any] = {}
 
 
 def noted(seen: list[Message], message: Message) -> list[Message]:

@@ -95,7 +95,7 @@ MUTANTS = (
         "all-join-hangs-below-a-condition",
         "`all` waits until every edge is live",
         (
-            "rules.decide:is_node_ready",
+            "rules.drawn.joins:join_decision",
             "live + scope.dead.get(node.id, 0) < node.in_count",
             "live < node.in_count",
         ),
@@ -108,7 +108,7 @@ MUTANTS = (
     mutant(
         "all-join-runs-early",
         "`all` is dispatched by its first live edge",
-        ("rules.decide:is_node_ready", "if live and node.join_any", "if live"),
+        ("rules.drawn.joins:join_decision", "if live and node.join_any", "if live"),
     ),
     mutant(
         "any-join-runs-again",

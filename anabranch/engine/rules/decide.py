@@ -4,20 +4,20 @@
 them. `evolve` folds each event into the state at once, so the next decision sees it. Nothing is performed or stored
 here. A stimulus that no longer makes sense changes nothing.
 
-This module dispatches on the stimulus and decides joins: add a new join mode here and in `tests/spec`. `drawn.outcomes`
-handles results of handlers, ends of activations, loops and child runs; all add to one `DrawnDecisionBuilder`.
-`coded_decide` does the same for coded runs; `shared.decisions` is shared by both.
+This module dispatches on the stimulus and follows edges. `drawn.joins` decides whether the target of an edge runs;
+`drawn.outcomes` handles results of handlers, ends of activations, loops and child runs; all add to one
+`DrawnDecisionBuilder`. `coded_decide` does the same for coded runs; `shared.decisions` is shared by both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from typing import Any, assert_never
 
 from anabranch.engine.rules.coded.coded_decide import decide_coded
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.drawn.drawn_state import Activation, Phase, Scope
+from anabranch.engine.rules.drawn.joins import DISPATCH, SKIP, join_decision
 from anabranch.engine.rules.drawn.outcomes import (
     EVALUATIONS_MAX,
     LOOP_WORK_MAX,
@@ -75,18 +75,6 @@ from anabranch.engine.rules.stimuli import (
 from anabranch.engine.rules.values import NULL, Payload
 
 __all__ = ["NOTHING", "Decision", "decide"]
-
-
-class JoinDecision(Enum):
-    """What a join does, given the verdicts of its incoming edges."""
-
-    WAIT = "wait"
-    DISPATCH = "dispatch"
-    SKIP = "skip"
-
-
-# Looked up once: a member of an enum costs ten times a global before Python 3.12, and these are read for every row.
-_WAIT, _DISPATCH, _SKIP = JoinDecision
 
 _NOTHING: dict[Any, Activation] = {}
 
@@ -243,10 +231,10 @@ def _sweep(builder: DrawnDecisionBuilder) -> None:
             return
         for node in scope.body.nodes:
             if node.in_count and node.id not in scope.ended and node.id not in scope.open:
-                readiness = is_node_ready(scope, node)
-                if readiness is _DISPATCH:
+                decided = join_decision(scope, node)
+                if decided is DISPATCH:
                     builder.dispatch(node, scope.path)
-                elif readiness is _SKIP:
+                elif decided is SKIP:
                     builder.skip(node, scope)
         _propagate(builder)
         for activation in list(scope.open.values()):
@@ -299,10 +287,10 @@ def _follow(builder: DrawnDecisionBuilder, scope: Scope, node: PlanNode) -> None
         target = edge.target
         if target is None or target.id in scope.ended or target.id in scope.open:
             continue  # it leads out of the scope, or its target is decided already
-        readiness = is_node_ready(scope, target)
-        if readiness is _DISPATCH:
+        decided = join_decision(scope, target)
+        if decided is DISPATCH:
             builder.enter(target, scope.path)
-        elif readiness is _SKIP:
+        elif decided is SKIP:
             builder.skip(target, scope)
     if scope.remaining == 0:
         if scope.owner is not None:
@@ -342,14 +330,3 @@ def _build(builder: DrawnDecisionBuilder) -> Decision:
             if key not in builder.unfinished_before:
                 builder.wake(loop)
     return builder.build()
-
-
-def is_node_ready(scope: Scope, node: PlanNode) -> JoinDecision:
-    """Apply the join mode. `all`: decided when every edge has a verdict, dispatched if one of them is live. `any`:
-    dispatched by the first live edge."""
-    live = scope.live.get(node.id, 0)
-    if live and node.join_any:
-        return _DISPATCH
-    if live + scope.dead.get(node.id, 0) < node.in_count:
-        return _WAIT
-    return _DISPATCH if live else _SKIP

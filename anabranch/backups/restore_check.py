@@ -260,7 +260,7 @@ def _timer(state: AnyState, owed: Wake, now: int) -> _Json:
 def _signals(state: AnyState) -> list[_Json]:
     return [
         {"kind": "callback" if is_callback_event(event) else "signal", **_activation_fields(*key), "event": event}
-        for event, waits in state.waits.items()
+        for event, waits in state.signals.waits.items()
         for key in waits
     ]
 

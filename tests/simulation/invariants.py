@@ -559,7 +559,7 @@ def an_open_run_will_go_on(run: RunFacts, commit: Commit) -> Iterator[str]:
     if folded.is_terminal:
         return
     owed = outstanding(folded)
-    if not (owed or folded.waits or folded.promises or folded.suspension):
+    if not (owed or folded.signals.has_open_waits or folded.suspension):
         yield "it is open, and nothing would ever move it again"
     if after.worker_id is not None:
         if after.available_at is None:
@@ -714,9 +714,9 @@ def _signature(state: AnyState) -> tuple[object, ...]:
         None if state.suspicion is None else (state.suspicion.blame, sorted(state.suspicion.unanswered)),
         [(key, activation.attempt, activation.phase) for key, activation in state.running.items()],
         _next_due(state),
-        {event: list(waits) for event, waits in state.waits.items()},
+        {event: list(waits) for event, waits in state.signals.waits.items()},
         list(state.children),
-        {event: list(kept) for event, kept in state.kept.items()},
+        {event: list(kept) for event, kept in state.signals.kept.items()},
     )
     if isinstance(state, CodedState):
         return (*common, [(key, step.phase, step.attempt, step.ended_seq) for key, step in state.steps.items()])

@@ -250,14 +250,14 @@ MUTANTS = (
     mutant(
         "signal-consumed-twice",
         "a signal that a wait has taken stays where it is",
-        ("rules.shared.run_state:take_signal", "    del signals[taken.seq]\n", ""),
+        ("rules.shared.signals:RunSignals._take", "    del signals[taken.seq]\n", ""),
     ),
     mutant(
         "signal-key-ignored",
         "a signal that is sent again with its key is delivered again",
         (
-            "rules.shared.decisions:signal_known_or_refused",
-            "signal.key is not None and signal.key in state.signal_answers",
+            "rules.shared.signal_decisions:signal_known_or_refused",
+            "signal.key is not None and signal.key in signals.answers",
             "False",
         ),
         (f"{_DATABASE}.append_signal", 'signal.key is not None and ("signal", signal.key) in record.unique', "False"),

@@ -39,17 +39,16 @@ from anabranch.engine.rules.shared.decisions import (
     NOTHING,
     Decision,
     DrawnDecisionBuilder,
-    accept_signal,
     created,
     deadline_passed,
     may_begin,
     resumed,
-    signal_known_or_refused,
     suspend,
     taken_over,
-    taking,
 )
 from anabranch.engine.rules.shared.log_limit import LogFull
+from anabranch.engine.rules.shared.signal_decisions import accept_signal, served_wait, signal_known_or_refused
+from anabranch.engine.rules.shared.signals import SignalWait
 from anabranch.engine.rules.stimuli import (
     AwaitsChild,
     AwaitsSignal,
@@ -76,7 +75,7 @@ from anabranch.engine.rules.values import NULL, Payload
 
 __all__ = ["NOTHING", "Decision", "decide"]
 
-_NOTHING: dict[Any, Activation] = {}
+_NOTHING: dict[Any, Any] = {}
 
 
 def decide(
@@ -214,7 +213,7 @@ def _fire_timers(builder: DrawnDecisionBuilder) -> None:
         builder.fired(activation.due_at)
         if activation.phase is Phase.RETRYING:
             builder.dispatch(activation.node, activation.scope.path, attempt=activation.attempt + 1)
-        elif activation.events is not None:
+        elif activation.signal_wait is not None:
             complete(builder, activation, NULL, TIMEOUT_HANDLE)
         else:
             assert activation.output is not None
@@ -261,7 +260,7 @@ def _propagate(builder: DrawnDecisionBuilder) -> None:
     """
     state, todo = builder.state, builder.todo
     stands_still = state.suspension is not None or state.is_paused
-    promises = _NOTHING if stands_still else state.promises
+    promises = _NOTHING if stands_still else state.signals.promises
     unevaluated = _NOTHING if stands_still else state.unevaluated
     while state.terminal is None:
         if builder.followed < len(todo):
@@ -316,11 +315,13 @@ def _complete_as_given(builder: DrawnDecisionBuilder, node: PlanNode, scope: str
         complete(builder, activation, node.given.output, node.given.handle)
 
 
-def _take_promise(builder: DrawnDecisionBuilder, wait: Activation) -> None:
+def _take_promise(builder: DrawnDecisionBuilder, wait: SignalWait) -> None:
     """Record which signal the wait takes, and complete it with the payload."""
-    note, payload = taking(wait)
-    builder.emit(EventType.NODE_WAITING, wait, note)
-    complete(builder, wait, payload, DEFAULT_HANDLE)
+    activation = builder.state.activation(*wait.key)
+    assert activation is not None, "a wait is forgotten when its activation ends"
+    note, payload = served_wait(wait)
+    builder.emit(EventType.NODE_WAITING, activation, note)
+    complete(builder, activation, payload, DEFAULT_HANDLE)
 
 
 def _build(builder: DrawnDecisionBuilder) -> Decision:

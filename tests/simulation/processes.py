@@ -177,7 +177,7 @@ class SimulatedProcess:
         parts = [
             *engine.orchestrator._commit_loops,
             engine.orchestrator.owned.delays._task,
-            engine.recovery._task,
+            engine.claimer._task,
             engine.housekeeping._task,
             engine._external._looking._task,
             engine._external._hinted._task,

@@ -146,11 +146,11 @@ async def _run(assignment: _Assignment) -> dict[str, Any]:
         if assignment.resume is not None:
             await _check_resumed(assignment, service)
             assignment.instance_id = assignment.resume
-            engine.recovery.restrict([assignment.instance_id])
-            await engine.recovery.claim_once(steal=True)
+            engine.claimer.restrict([assignment.instance_id])
+            await engine.claimer.claim_once(steal=True)
         else:
             assignment.instance_id = await _start(assignment, service)
-            engine.recovery.restrict([assignment.instance_id])
+            engine.claimer.restrict([assignment.instance_id])
         await _end(assignment, services.waits)
         return await service.get_run(assignment.instance_id, tenant_id=session.tenant)
 

@@ -91,7 +91,7 @@ class RunVerbs(StartVerbs):
         signal = SignalSent(event, checked_payload({} if payload is None else payload, "the signal's payload"), key)
         head = self._engine.orchestrator.head_of(instance_id)
         if head is None:
-            answer = await self._engine.recovery.signal_parked(ParkedRun(instance_id, tenant_id), signal)
+            answer = await self._engine.claimer.signal_parked(ParkedRun(instance_id, tenant_id), signal)
         elif head.tenant_id == tenant_id:
             answer = await self._engine.orchestrator.ask(instance_id, signal)
         else:

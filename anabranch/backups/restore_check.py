@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.engine.handling import idempotency_key
+from anabranch.engine.handler_contract import idempotency_key
 from anabranch.engine.log_pages import pages_of
 from anabranch.engine.ownership.history_watch import LOST_ROWS_HINT
 from anabranch.engine.plans import PlanCache

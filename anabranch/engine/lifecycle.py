@@ -17,7 +17,7 @@ from typing import Any
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.console.console import Console
 from anabranch.engine.engine_options import EngineOptions
-from anabranch.engine.handling import Handler, HandlerRegistry
+from anabranch.engine.handler_contract import Handler, HandlerRegistry
 from anabranch.engine.hints.hint_line import HintLine, LeaderRows, VersionWatch
 from anabranch.engine.hints.hints import Hints
 from anabranch.engine.hints.leadership import Leadership

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
-from anabranch.engine.handling import Helpers
+from anabranch.engine.handler_contract import Helpers
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.drawn.drawn_state import InstanceState
 from anabranch.engine.rules.duration import parse_duration

@@ -92,7 +92,7 @@ GOOD = [
     ),
     ("anabranch.engine.orchestrator", "import asyncio\nfrom anabranch.engine.queues import Queue"),
     ("anabranch.engine.store.sql.statements", "import sqlalchemy\nq = 'SELECT a FROM b'"),
-    ("anabranch.handlers.types.delay", "from anabranch.engine.handling import Outcome"),
+    ("anabranch.handlers.types.delay", "from anabranch.engine.handler_contract import Outcome"),
     ("anabranch.app", "from anabranch.engine.store.memory import MemoryStore\nfrom anabranch.settings import Settings"),
     (
         "anabranch.cli.commands.run_command",

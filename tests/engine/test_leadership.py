@@ -25,7 +25,7 @@ from anabranch.engine.hints.leadership import (
     Leadership,
 )
 from anabranch.engine.ownership.claiming import Claimer
-from anabranch.engine.poller import Poller
+from anabranch.engine.periodic_poller import Poller
 from anabranch.engine.ports import WorkerReport
 from anabranch.engine.store.opening import open_leader_rows, open_store
 from anabranch.errors import StoreUnavailable

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anabranch.engine.handling import Helpers
+from anabranch.engine.handler_contract import Helpers
 from anabranch.engine.rules.drawn.drawn_state import NO_CONTEXT
 from anabranch.engine.rules.event_payloads import SignalAwaited, left_out_by
 from anabranch.engine.rules.events import ENDINGS, ActivationKey, EventType, Status

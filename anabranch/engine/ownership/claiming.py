@@ -19,8 +19,8 @@ from anabranch.engine.log_pages import pages_of
 from anabranch.engine.observers import Observers
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.ownership.owned_instances import OfferResult
+from anabranch.engine.periodic_poller import STOP_S, Poller
 from anabranch.engine.plans import PlanCache
-from anabranch.engine.poller import STOP_S, Poller
 from anabranch.engine.ports import CLAIM_WEIGHT_MAX, ClaimRequest, Clock, Loaded, ParkedRun, Store, TenantCapacities
 from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, new_state
 from anabranch.engine.rules.shared.run_state import InstanceHead

@@ -472,8 +472,8 @@ MUTANTS = (
     ),
     mutant(
         "other-beginnings-open",
-        "the edges of the beginnings that have not fired stay open",
-        ("rules.decide:_begin", "        if other is not beginning:\n", "        if other is None:\n"),
+        "the edges of the entry points that have not fired stay open",
+        ("rules.decide:_begin", "        if other is not entry_point:\n", "        if other is None:\n"),
     ),
     mutant(
         "item-taken-for-its-node",

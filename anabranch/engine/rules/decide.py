@@ -143,19 +143,19 @@ def decide(
 
 
 def _start(builder: DrawnDecisionBuilder, started: Started) -> None:
-    """A start: the input, and the beginning unless its time has not come or its creator has no room."""
+    """A start: the input, and the entry point unless its time has not come or its creator has no room."""
     if created(builder, started):
         _begin(builder)
 
 
 def _begin(builder: DrawnDecisionBuilder) -> None:
-    """Dispatch the beginning that the run was started at, and skip the others."""
+    """Dispatch the entry point that the run was started at, and skip the others."""
     state = builder.state
-    beginning = state.plan.entry_points.get(state.trigger)
-    assert beginning is not None, "who starts a run has looked for its beginning"
-    builder.dispatch(beginning, "")
-    for other in state.plan.beginnings:
-        if other is not beginning:
+    entry_point = state.plan.entry_point_by_trigger.get(state.trigger)
+    assert entry_point is not None, "who starts a run has looked for its entry point"
+    builder.dispatch(entry_point, "")
+    for other in state.plan.entry_points:
+        if other is not entry_point:
             builder.skip(other, state.root)
     for ended in builder.todo:  # what only they lead to; a start evaluates nothing
         _follow(builder, *ended)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from anabranch.durable.definition import workflow
     from anabranch.durable.step_error import StepError
     from anabranch.durable.steps import Steps
-    from anabranch.engine.handling import HandlerResult, Helpers
+    from anabranch.engine.handler_contract import HandlerResult, Helpers
     from anabranch.errors import NonRetryable
     from anabranch.handlers.declare import node_type
     from anabranch.worker import Worker
@@ -34,8 +34,8 @@ else:
             "SyncRunHandle": "anabranch.client.sync_client",
             "Worker": "anabranch.worker",
             "workflow": "anabranch.durable.definition",
-            "HandlerResult": "anabranch.engine.handling",
-            "Helpers": "anabranch.engine.handling",
+            "HandlerResult": "anabranch.engine.handler_contract",
+            "Helpers": "anabranch.engine.handler_contract",
             "NonRetryable": "anabranch.errors",
             "node_type": "anabranch.handlers.declare",
         },

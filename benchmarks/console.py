@@ -30,7 +30,7 @@ from anabranch.app import tune_interpreter
 from anabranch.engine.console.console import Console
 from anabranch.engine.console.console_rows import ProgressReport, StoredLines
 from anabranch.engine.console.console_writer import ConsoleOptions
-from anabranch.engine.handling import HandlerResult
+from anabranch.engine.handler_contract import HandlerResult
 from anabranch.engine.ports import Store
 from anabranch.engine.store.sql.console_table import ConsoleTable
 from anabranch.engine.store.sql.store import SqlStore

@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import make_url
 
 from anabranch.app import tune_interpreter
-from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.handler_contract import HandlerResult, Helpers
 from anabranch.engine.ports import Transition
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.handlers.spec import HandlerSpec, NodeConfig, NodeTypeRegistry

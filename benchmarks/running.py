@@ -18,7 +18,7 @@ from anabranch.durable.definition import WorkflowRegistry, register
 from anabranch.durable.runner import Runner
 from anabranch.engine.console.console import Console
 from anabranch.engine.engine_options import EngineOptions
-from anabranch.engine.handling import HandlerRegistry, HandlerResult
+from anabranch.engine.handler_contract import HandlerRegistry, HandlerResult
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ports import Clock, NewVersion, Store
 from anabranch.engine.rules.events import Event, Status

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.engine.handling import HandlerRegistry, Helpers
+from anabranch.engine.handler_contract import HandlerRegistry, Helpers
 from anabranch.engine.log_pages import pages_of
 from anabranch.engine.ports import ClaimRequest, InstanceHead, Store
 from anabranch.engine.rules.commands import Dispatch

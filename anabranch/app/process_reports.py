@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from anabranch.engine.poller import Poller
+from anabranch.engine.periodic_poller import Poller
 from anabranch.engine.ports import Clock
 from anabranch.engine.store.sql.processes import REPORTS_EVERY_MS
 from anabranch.engine.store.sql.store import SqlStore

@@ -26,7 +26,7 @@ from anabranch.engine.console.console import Console
 from anabranch.engine.console.console_rows import LEVELS
 from anabranch.engine.console.console_writer import ConsoleOptions
 from anabranch.engine.engine_options import EngineOptions
-from anabranch.engine.handling import HandlerRegistry
+from anabranch.engine.handler_contract import HandlerRegistry
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.store.opening import open_hint_line, open_leader_rows, open_version_watch
 from anabranch.engine.store.sql.console_table import ConsoleTable

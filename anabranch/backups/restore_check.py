@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.engine.handling import idempotency_key
+from anabranch.engine.handler_contract import idempotency_key
 from anabranch.engine.log_pages import pages_of
 from anabranch.engine.ownership.history_watch import LOST_ROWS_HINT
 from anabranch.engine.plans import PlanCache
@@ -260,7 +260,7 @@ def _timer(state: AnyState, owed: Wake, now: int) -> _Json:
 def _signals(state: AnyState) -> list[_Json]:
     return [
         {"kind": "callback" if is_callback_event(event) else "signal", **_activation_fields(*key), "event": event}
-        for event, waits in state.waits.items()
+        for event, waits in state.signals.waits.items()
         for key in waits
     ]
 

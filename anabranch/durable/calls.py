@@ -308,5 +308,5 @@ def is_short(call: StepCall, journal: CodedState, *, now: int) -> bool:
 
 
 def _is_short_wait(journal: CodedState, events: Mapping[str, Payload | None], timeout_ms: int | None) -> bool:
-    is_kept = journal.oldest_signal(events) is not None
+    is_kept = journal.signals.oldest_kept(events) is not None
     return is_kept or (timeout_ms is not None and timeout_ms <= PARK_AFTER_MS)

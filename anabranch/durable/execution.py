@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 from anabranch.durable.step_error import qualified_name
 from anabranch.engine.console.lines import present
-from anabranch.engine.handling import Helpers, ends_us
+from anabranch.engine.handler_contract import Helpers, ends_us
 from anabranch.engine.rules.coded.names import scope_of_first_attempt
 from anabranch.engine.rules.shared.failures import failed_by, silence
 from anabranch.engine.rules.stimuli import Completed, Failed, StepOutcome

@@ -23,7 +23,7 @@ from anabranch.durable.execution import StepThreads
 from anabranch.durable.function_run import FunctionRun
 from anabranch.durable.runner import function_failure
 from anabranch.durable.steps import Steps
-from anabranch.engine.handling import Helpers
+from anabranch.engine.handler_contract import Helpers
 from anabranch.engine.queues import Slot
 from anabranch.engine.queues.task_queue import Slots
 from anabranch.engine.rules.coded.coded_plan import CodedPlan

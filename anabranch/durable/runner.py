@@ -22,7 +22,7 @@ from anabranch.durable.function_run import FunctionRun
 from anabranch.durable.step_error import StepError, qualified_name
 from anabranch.durable.step_functions import EVERY_POOL_HERE, StepPools
 from anabranch.durable.steps import Signals, StepChildren, Steps
-from anabranch.engine.handling import HandlerResult, HandlerReturn, Helpers, ends_us
+from anabranch.engine.handler_contract import HandlerResult, HandlerReturn, Helpers, ends_us
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ownership.run_access import RunAccess
 from anabranch.engine.queues import present_slot

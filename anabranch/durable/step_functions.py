@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from anabranch.durable.step_error import qualified_name
-from anabranch.engine.handling import HandlerResult, HandlerReturn, Helpers
+from anabranch.engine.handler_contract import HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.rules.coded.coded_plan import STEP_TYPE
 from anabranch.engine.rules.graph.plan import Body, PlanNode
 from anabranch.engine.rules.graph.pools import EVERY_POOL, POOL_NAME_PATTERN, is_pool_name

@@ -20,7 +20,7 @@ from anabranch.durable.execution import Heartbeat, StepOrigin, StepThreads, call
 from anabranch.durable.function_run import FunctionRun
 from anabranch.durable.step_functions import EVERY_POOL_HERE, StepPools, step_node
 from anabranch.engine.console.lines import present, report_progress
-from anabranch.engine.handling import Helpers
+from anabranch.engine.handler_contract import Helpers
 from anabranch.engine.rules.coded.arguments import note_of, note_of_call
 from anabranch.engine.rules.coded.names import StepKind
 from anabranch.engine.rules.duration import parse_duration

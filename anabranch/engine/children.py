@@ -8,7 +8,7 @@ So the owner reads each child's status once; after that it cannot miss the end. 
 from __future__ import annotations
 
 from anabranch.engine.ownership.owned_instances import OwnedInstance, OwnedInstances
-from anabranch.engine.poller import Poller
+from anabranch.engine.periodic_poller import Poller
 from anabranch.engine.ports import Clock, Store
 from anabranch.engine.rules.stimuli import LogReloaded
 

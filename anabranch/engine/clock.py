@@ -55,6 +55,6 @@ class SystemClock:
     async def sleep(self, milliseconds: int) -> None:
         """Sleep by the monotonic clock, whatever happens to `now()` meanwhile.
 
-        Pollers (leases, recovery, external changes) must continue while the store's clock is set back by an hour.
+        Pollers (leases, claims, external changes) must continue while the store's clock is set back by an hour.
         """
         await asyncio.sleep(milliseconds / 1000)

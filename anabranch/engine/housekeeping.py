@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 
 from anabranch.engine.console.console import Console
-from anabranch.engine.poller import Poller
+from anabranch.engine.periodic_poller import Poller
 from anabranch.engine.ports import Clock, Store
 
 logger = logging.getLogger("anabranch.engine")

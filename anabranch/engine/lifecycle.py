@@ -17,7 +17,7 @@ from typing import Any
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.console.console import Console
 from anabranch.engine.engine_options import EngineOptions
-from anabranch.engine.handling import Handler, HandlerRegistry
+from anabranch.engine.handler_contract import Handler, HandlerRegistry
 from anabranch.engine.hints.hint_line import HintLine, LeaderRows, VersionWatch
 from anabranch.engine.hints.hints import Hints
 from anabranch.engine.hints.leadership import Leadership
@@ -25,12 +25,12 @@ from anabranch.engine.housekeeping import Housekeeping
 from anabranch.engine.loop_watch import LoopWatch
 from anabranch.engine.observers import Observers, StoreNews
 from anabranch.engine.orchestrator import Orchestrator
+from anabranch.engine.ownership.claiming import Claimer
 from anabranch.engine.ownership.external_changes import ExternalChanges
 from anabranch.engine.ownership.handover import Handover
 from anabranch.engine.ownership.history_watch import HistoryWatch
 from anabranch.engine.ownership.leases import Leases
 from anabranch.engine.ownership.pause_watch import PauseWatch
-from anabranch.engine.ownership.recovery import Recovery
 from anabranch.engine.ownership.worker_reports import WorkerReports
 from anabranch.engine.plans import KnownCode, PlanCache
 from anabranch.engine.pool_worker import RemoteExecution, task_queue, task_worker
@@ -50,7 +50,7 @@ HANDOVER_SHARE = 0.8
 
 
 class Engine:
-    """One process's engine on one store: commit loop, task worker, recovery, leases, hints."""
+    """One process's engine on one store: commit loop, task worker, claims, leases, hints."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Engine:
         self._handover = Handover(store=store, orchestrator=self.orchestrator, task_worker=worker, tasks=self._tasks)
         self.leadership = self._new_leadership(leaders)
         """Whether another worker polls for all workers."""
-        self.recovery = self._new_recovery()
+        self.claimer = self._new_claimer()
         self._leases = Leases(store=store, orchestrator=self.orchestrator, clock=self.clock, lease_ms=options.lease_ms)
         self.loop_watch = self._new_loop_watch()
         self._reports = self._new_reports(digests)
@@ -112,7 +112,7 @@ class Engine:
         self.notices = self._new_notices(telemetry)
         """Receives from the store what it has written."""
         self.housekeeping = self._new_housekeeping()
-        for poller in (self.recovery, self.housekeeping):
+        for poller in (self.claimer, self.housekeeping):
             self.leadership.add(poller)
         self._stopped = False
 
@@ -131,7 +131,7 @@ class Engine:
             await self._leases.start()
             await self.pause_watch.look()
             await self._external.start()
-            await self.recovery.start()
+            await self.claimer.start()
             await self.housekeeping.start()
             await self.leadership.start()
         await self.hints.start()
@@ -151,7 +151,7 @@ class Engine:
         await _ended(self.leadership.stop(), end_at, PART_SHARE, "the lead is not given up; it will expire")
         await self.housekeeping.stop()
         await self.history.stop()
-        await self.recovery.stop()
+        await self.claimer.stop()
         self._tasks.close()
         self.orchestrator.stop_evaluating()
         if grace_s > 0:
@@ -205,8 +205,8 @@ class Engine:
             may_lead=self.options.leads,
         )
 
-    def _new_recovery(self) -> Recovery:
-        return Recovery(
+    def _new_claimer(self) -> Claimer:
+        return Claimer(
             store=self.store,
             orchestrator=self.orchestrator,
             plans=self.plans,
@@ -269,7 +269,7 @@ class Engine:
             pause_watch=self.pause_watch,
             clock=self.clock,
             look_ms=self.options.poll_ms,
-            others_wrote=None if watch is None else self.recovery.soon,
+            others_wrote=None if watch is None else self.claimer.soon,
             watched=lambda: watch is not None and self.hints.listening,
             leadership=self.leadership,
             pauses_changed=lambda: self.hints.send_pauses_changed(),
@@ -283,7 +283,7 @@ class Engine:
             clock=self.clock,
             works=self.options.works,
             compare=self._external.compare_soon,
-            pending=self.recovery.soon,
+            pending=self.claimer.soon,
             moved=self._external.soon,
             paused=self._external.pauses_changed,
             leader=self.leadership,

@@ -1,6 +1,6 @@
 """Read a log page by page, so that only one page is in memory at once.
 
-Called where a whole log is needed: recovery and re-reads, sockets, and views.
+Called where a whole log is needed: claims and re-reads, sockets, and views.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from inspect import getattr_static
 from types import FrameType
 from weakref import WeakKeyDictionary
 
-from anabranch.engine.handling import Helpers
+from anabranch.engine.handler_contract import Helpers
 
 logger = logging.getLogger("anabranch.engine")
 

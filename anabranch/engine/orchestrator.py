@@ -3,7 +3,7 @@
 Everything about an owned instance (a result, a due timer, a signal, a cancel, its creation) arrives here as a stimulus.
 Commit loops take the collected stimuli, decide them, commit in one transaction, and act only after that. Transitions
 that involve parents or children have loops of their own, because they may wait for locks. No other module changes the
-state of an owned instance: `recovery` adopts, `leases` extends and drops, `external_changes` refreshes, all through the
+state of an owned instance: `claiming` adopts, `leases` extends and drops, `external_changes` refreshes, all through the
 methods here.
 """
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from anabranch.engine.console.lines import Sink, present
-from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, HandlerReturn, Helpers, ends_us
+from anabranch.engine.handler_contract import Handler, HandlerRegistry, HandlerResult, HandlerReturn, Helpers, ends_us
 from anabranch.engine.loop_watch import BLOCKED_AFTER_S
 from anabranch.engine.ports import CallbackSigner, Clock
 from anabranch.engine.queues import LocalTaskQueue

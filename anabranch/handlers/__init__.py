@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from anabranch.deferred import exported_from
 
 if TYPE_CHECKING:
-    from anabranch.engine.handling import HandlerResult, Helpers
+    from anabranch.engine.handler_contract import HandlerResult, Helpers
     from anabranch.handlers.declare import node_type
     from anabranch.handlers.registry import builtin_types, load_types
     from anabranch.handlers.services import Services
@@ -16,8 +16,8 @@ else:
     __getattr__ = exported_from(
         __name__,
         {
-            "HandlerResult": "anabranch.engine.handling",
-            "Helpers": "anabranch.engine.handling",
+            "HandlerResult": "anabranch.engine.handler_contract",
+            "Helpers": "anabranch.engine.handler_contract",
             "NodeTypeRegistry": "anabranch.handlers.spec",
             "Services": "anabranch.handlers.services",
             "builtin_types": "anabranch.handlers.registry",

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast, get_args
 
 from pydantic import BaseModel
 
-from anabranch.engine.handling import HandlerReturn, Helpers
+from anabranch.engine.handler_contract import HandlerReturn, Helpers
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.events import ERROR_HANDLE
 from anabranch.engine.rules.graph.node_types import SideEffects

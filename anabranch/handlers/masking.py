@@ -14,7 +14,7 @@ from urllib.parse import quote, quote_plus
 
 import orjson
 
-from anabranch.engine.handling import HandlerResult, HandlerReturn
+from anabranch.engine.handler_contract import HandlerResult, HandlerReturn
 from anabranch.errors import AnabranchError, NodeFailure, NonRetryable
 
 MASK = "***"

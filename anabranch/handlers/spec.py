@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from anabranch.engine.handling import HandlerResult, HandlerReturn, Helpers
+from anabranch.engine.handler_contract import HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.rules.events import ERROR_HANDLE
 from anabranch.engine.rules.graph.node_types import (
     ConfigProblem,

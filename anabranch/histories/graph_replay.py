@@ -119,7 +119,7 @@ class _GraphReplay:
         """Run it as far as the log goes, and compare."""
         created = self._recording.log[0].payload
         trigger = read_trigger(created)
-        if trigger not in self._plan.entry_points:
+        if trigger not in self._plan.entry_point_by_trigger:
             raise UnknownTrigger(f"the recorded run began at {trigger or 'start'!r}, where no run of this graph begins")
         self._decide(Started(Payload.of(read_input(created)), trigger))
         while not self._state.is_terminal:

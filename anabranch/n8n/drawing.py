@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-from anabranch.engine.rules.beginnings import TRIGGER_TYPES
+from anabranch.engine.rules.entry_points import TRIGGER_TYPES
 from anabranch.n8n.exports import N8nWorkflow, is_length
 from anabranch.n8n.job import MappingJob, word_of
 from anabranch.n8n.refs import WORDS
@@ -120,15 +120,15 @@ def notes_of(workflow: N8nWorkflow) -> list[dict[str, Any]]:
 
 
 def one_start(nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """At most one `start`: several manual beginnings, and triggers without a counterpart, begin at one."""
+    """At most one `start`: several manual entry points, and triggers without a counterpart, begin at one."""
     starts = [node for node in nodes if node["type"] == "start"]
-    beginnings = [node for node in nodes if node["type"] in TRIGGER_TYPES and not node.get("disabled")]
+    entry_points = [node for node in nodes if node["type"] in TRIGGER_TYPES and not node.get("disabled")]
     manual = [node for node in starts if not node.pop("x-begins", False)]
     if manual:
         kept = manual[0]
-    elif starts and not beginnings:
+    elif starts and not entry_points:
         kept = starts[0]
-    elif not beginnings:
+    elif not entry_points:
         kept = {"id": "start", "type": "start", "name": "Start", "config": {}, "position": {"x": 0, "y": 0}}
         nodes = [kept, *nodes]
     else:

@@ -50,7 +50,7 @@ class LinkGraph:
         return seen
 
     @cached_property
-    def beginnings(self) -> list[str]:
+    def entry_points(self) -> list[str]:
         """The nodes without links into them."""
         return [name for name in self.nodes if not self.into[name]]
 
@@ -59,7 +59,7 @@ class LinkGraph:
         """All nodes, each after those that lead to it, except along the links that lead back."""
         seen: set[str] = set()
         order: list[str] = []
-        for start in [*self.beginnings, *self.nodes]:
+        for start in [*self.entry_points, *self.nodes]:
             stack: list[tuple[str, int]] = [(start, 0)]
             if start in seen:
                 continue
@@ -139,7 +139,7 @@ class LinkGraph:
         Its newer order goes down one branch after the other, the uppermost first; the older one goes level by level.
         """
         found: list[Link] = []
-        ahead: deque[str] = deque(self.beginnings)
+        ahead: deque[str] = deque(self.entry_points)
         steps = STEPS_MAX
         while ahead and steps:
             steps -= 1
@@ -204,7 +204,7 @@ class LinkGraph:
         needed: list[tuple[str, object]] = []
         if link.source in single:
             needed.append((link.source, link.output))
-        triggers = [name for name in self.beginnings if link.source in self.reachable([name])]
+        triggers = [name for name in self.entry_points if link.source in self.reachable([name])]
         if len(triggers) == 1:
             needed.append((_ROOT, triggers[0]))
         for choice in single:
@@ -214,7 +214,7 @@ class LinkGraph:
             leading = [output for output in outputs if link.source in self.reachable(
                 each.target for each in self.out_of[choice] if each.output == output)]  # fmt: skip
             if len(leading) == 1 and link.source not in self.reachable(
-                self.beginnings, without=[each for each in self.out_of[choice] if each.output == leading[0]]
+                self.entry_points, without=[each for each in self.out_of[choice] if each.output == leading[0]]
             ):
                 needed.append((choice, leading[0]))
         self._choices[link, frozenset(single)] = needed

@@ -334,7 +334,7 @@ class _Importer(MappedWorkflow):
 
     def _may_come_without(self, other: str, name: str) -> bool:
         """Whether a node may be reached before another one is."""
-        return other == name or name in self.graph.reachable(self.graph.beginnings, without=self.graph.out_of[other])
+        return other == name or name in self.graph.reachable(self.graph.entry_points, without=self.graph.out_of[other])
 
     def _guard(self, job: MappingJob, *, needs_items: bool) -> None:
         """Nothing that n8n would not run for no items is run for none."""
@@ -432,9 +432,9 @@ class _Importer(MappedWorkflow):
         self._status[job.node.name] = ("exact", "")
 
     def _gates(self, edges: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Behind each beginning that leads to a node for which n8n would not execute it: nothing else is run."""
+        """Behind each entry point that leads to a node for which n8n would not execute it: nothing else is run."""
         made = []
-        for name in self.graph.beginnings:
+        for name in self.graph.entry_points:
             found = sorted(self.graph.reachable([name]) & self._incomplete.keys())
             if found and found != [name] and self._jobs[name].nodes:
                 why = "; ".join(f"{each}: {self._incomplete[each]}" for each in found)
@@ -723,7 +723,7 @@ class _Importer(MappedWorkflow):
         """Whether two nodes never run at the same time in one run."""
         if other in self.graph.reachable([one]) or one in self.graph.reachable([other]):
             return True
-        begun = {name for name in self.graph.beginnings if one in self.graph.reachable([name])}
+        begun = {name for name in self.graph.entry_points if one in self.graph.reachable([name])}
         if not any(other in self.graph.reachable([name]) for name in begun):
             return True
         return all(

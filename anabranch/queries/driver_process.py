@@ -19,8 +19,8 @@ from typing import Any
 
 import orjson
 
+from anabranch.queries.drivers.driver_requests import DatabaseTarget, value_as_json
 from anabranch.queries.drivers.driver_wire import HEAD, Kind, frame
-from anabranch.queries.drivers.orders import DatabaseTarget, value_as_json
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.query_faults import Mask, driver_ended, failure_of_json, timed_out, unreachable
 from anabranch.queries.query_results import QueryResult
@@ -91,7 +91,7 @@ class DriverProcess:
     def run(self, work: QueryExecution) -> QueryResult:
         """The rows of a query, up to the limits of its `work`. Raises NodeFailure: QUERY_FAILED, SOURCE_REFUSED."""
         return self._answer(
-            frame(Kind.RUN, orjson.dumps(_order(work))),
+            frame(Kind.RUN, orjson.dumps(_request(work))),
             timeout_ms=work.timeout_ms,
             rows_max=work.limits.rows_max,
             bytes_max=work.limits.bytes_max,
@@ -116,7 +116,7 @@ class DriverProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_GONE_SECONDS_MAX)
 
-    def _answer(self, order: bytes, *, timeout_ms: int, rows_max: int, bytes_max: int) -> QueryResult:
+    def _answer(self, request: bytes, *, timeout_ms: int, rows_max: int, bytes_max: int) -> QueryResult:
         # Until it answers to the contrary: leaving this method early leaves a process in an unknown state.
         self._is_reusable = False
         deadline = time.monotonic() + (self._connect_timeout_ms + _CONNECT_GRACE_MS) / 1000
@@ -125,7 +125,7 @@ class DriverProcess:
         bytes_left = bytes_max + _BESIDE_ROWS_BYTES
         try:
             self._socket.settimeout(self._connect_timeout_ms / 1000)
-            self._socket.sendall(order)
+            self._socket.sendall(request)
             while True:
                 kind, body = self._receive(deadline, bytes_left)
                 if kind is Kind.STARTED:
@@ -179,8 +179,8 @@ class DriverProcess:
             return None
 
 
-def _order(work: QueryExecution) -> dict[str, Any]:
-    """The order for a driver process; see `drivers/orders`."""
+def _request(work: QueryExecution) -> dict[str, Any]:
+    """A `QueryRequest` as JSON."""
     pieces = [piece if isinstance(piece, str) else [piece.value] for piece in work.statement.pieces]
     return {
         "pieces": pieces,

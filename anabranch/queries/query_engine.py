@@ -14,7 +14,7 @@ from typing import Any
 
 from anabranch.errors import EgressRefused, HttpUnreachable, NodeFailure
 from anabranch.queries.driver_process import DriverProcess
-from anabranch.queries.drivers.orders import DatabaseTarget
+from anabranch.queries.drivers.driver_requests import DatabaseTarget
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.limits import ADDRESSES_TRIED_MAX, Limits
 from anabranch.queries.parameters import bind, read_parameters

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from anabranch.engine.console.console import Console
 from anabranch.engine.console.console_rows import Line, ProgressReport
 from anabranch.engine.log_pages import log_pages
-from anabranch.engine.poller import Poller
+from anabranch.engine.periodic_poller import Poller
 from anabranch.engine.ports import ChangeHints, Store
 from anabranch.engine.rules.events import ActivationKey, Event, Status
 from anabranch.engine.rules.shared.left_out import Ranges
@@ -23,7 +23,7 @@ from anabranch.errors import NotFound, StoreUnavailable
 from anabranch.sockets.clients import UPDATES_BEHIND_MAX, Membership, SocketClient
 from anabranch.sockets.messages import SocketMessage, Update
 from anabranch.sockets.rooms import BATCH_S, SINGLE_UPDATES_PER_S, Room, Timer
-from anabranch.sockets.run_updates import RunProgress
+from anabranch.sockets.watcher_updates import RunProgress
 
 logger = logging.getLogger("anabranch.sockets")
 

@@ -14,7 +14,7 @@ from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.events import ActivationKey, Event, Status
 from anabranch.sockets.clients import Membership, SocketClient
 from anabranch.sockets.messages import SNAPSHOT, SocketMessage, Update
-from anabranch.sockets.run_updates import RunProgress
+from anabranch.sockets.watcher_updates import RunProgress
 from anabranch.token_bucket import TokenBucket
 
 logger = logging.getLogger("anabranch.sockets")

@@ -17,7 +17,7 @@ from aiohttp import web
 from socketio.exceptions import ConnectionRefusedError as Refused
 
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.poller import Poller
+from anabranch.engine.periodic_poller import Poller
 from anabranch.errors import (
     AnabranchError,
     InvalidRequest,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from anabranch.engine.handling import Handler, HandlerRegistry, HandlerReturn, Helpers
+from anabranch.engine.handler_contract import Handler, HandlerRegistry, HandlerReturn, Helpers
 from anabranch.engine.rules.graph.node_types import NodeType
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.telemetry import AroundAttempt

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.handler_contract import HandlerResult, Helpers
 from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
 from anabranch.engine.rules.schema.json_schema import ValueSchema
 from anabranch.engine.rules.templates.builtin_variables import Facts

@@ -32,7 +32,7 @@ from typing import Any, TypeAlias
 import aio_pika
 from aio_pika.abc import AbstractChannel, AbstractIncomingMessage
 
-from anabranch.engine.handling import idempotency_key
+from anabranch.engine.handler_contract import idempotency_key
 
 CONCURRENCY = 4
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
-from anabranch.engine.handling import Helpers
+from anabranch.engine.handler_contract import Helpers
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.drawn.drawn_state import InstanceState
 from anabranch.engine.rules.duration import parse_duration
@@ -152,9 +152,9 @@ async def run_workflow(
     return run.result(network.requests)
 
 
-def _beginning(plan: Plan) -> str | None:
-    """The only beginning where there is no `start`, as test runs choose it; None: `start`."""
-    return plan.beginnings[0].id if plan.start is None and len(plan.beginnings) == 1 else None
+def _entry_point(plan: Plan) -> str | None:
+    """The only entry point where there is no `start`, as test runs choose it; None: `start`."""
+    return plan.entry_points[0].id if plan.start is None and len(plan.entry_points) == 1 else None
 
 
 def _check_input(plan: Plan, value: Any) -> None:
@@ -190,7 +190,7 @@ class _MemoryRun:
 
     async def drive(self, value: Any) -> None:
         """Until the run ends, or nothing happens any more."""
-        stimuli: list[Stimulus] = [Started(Payload.of(value), trigger=_beginning(self._plan))]
+        stimuli: list[Stimulus] = [Started(Payload.of(value), trigger=_entry_point(self._plan))]
         while stimuli:
             self._decide(stimuli)
             if self._state.status.is_terminal:

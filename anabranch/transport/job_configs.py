@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.engine.handling import Handler, HandlerReturn, Helpers
+from anabranch.engine.handler_contract import Handler, HandlerReturn, Helpers
 from anabranch.engine.rules.coded.coded_plan import STEP_TYPE
 from anabranch.engine.rules.graph.node_types import NodeType
 from anabranch.engine.rules.graph.plan import PlanNode

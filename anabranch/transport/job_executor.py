@@ -22,7 +22,7 @@ from typing import Any, Protocol, cast
 
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.console.lines import LineOrigin, Progress, prints_kept
-from anabranch.engine.handling import HandlerRegistry, HandlerResult
+from anabranch.engine.handler_contract import HandlerRegistry, HandlerResult
 from anabranch.engine.pool_worker import bare_head
 from anabranch.engine.queues import LocalTaskQueue
 from anabranch.engine.queues.task_queue import CANCEL_PATIENCE_S

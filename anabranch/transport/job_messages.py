@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 import orjson
 
 from anabranch.dead_letters.dead_letters import DeadLetter
-from anabranch.engine.handling import HandlerResult
+from anabranch.engine.handler_contract import HandlerResult
 from anabranch.engine.rules.graph.priorities import NORMAL, PRIORITIES, Priority
 from anabranch.engine.rules.shared.failures import kept_error, storable
 from anabranch.engine.rules.stimuli import Failed

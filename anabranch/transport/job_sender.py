@@ -23,8 +23,8 @@ from typing import Any, Protocol, TypeAlias, cast
 from anabranch.dead_letters.dead_letters import DeadLetterRows
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.console.lines import Sink, read_progress
-from anabranch.engine.handling import HandlerResult, Helpers
-from anabranch.engine.poller import Poller
+from anabranch.engine.handler_contract import HandlerResult, Helpers
+from anabranch.engine.periodic_poller import Poller
 from anabranch.engine.pool_worker import PoolTaskWorker, RemoteJob, bare_head
 from anabranch.engine.queues.task_queue import FairJobs
 from anabranch.engine.rules.code_reads import names_read

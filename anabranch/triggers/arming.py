@@ -16,8 +16,8 @@ import orjson
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from anabranch.engine.rules.beginnings import FAILURE_TYPE, SCHEDULE_TYPE, TOPIC_TYPE, WEBHOOK_TYPE
 from anabranch.engine.rules.duration import parse_duration
+from anabranch.engine.rules.entry_points import FAILURE_TYPE, SCHEDULE_TYPE, TOPIC_TYPE, WEBHOOK_TYPE
 from anabranch.errors import HookPathTaken, LimitReached
 from anabranch.triggers.schedules.occurrences import Cron, Interval, next_after
 from anabranch.triggers.topics.topic_patterns import head_of

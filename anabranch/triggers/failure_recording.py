@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, Text, and_, cast, func, insert, or_, select
 
-from anabranch.engine.rules.beginnings import FAILURE_TYPE
+from anabranch.engine.rules.entry_points import FAILURE_TYPE
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.store.schema.runs import workflow_instances
 from anabranch.triggers.topics.saved_topics import FAILED_TOPIC, FAILURE_KEY_PREFIX

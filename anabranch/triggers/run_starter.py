@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from anabranch.engine.ports import WorkflowVersion
-from anabranch.engine.rules.beginnings import START_TYPE
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
+from anabranch.engine.rules.entry_points import START_TYPE
 from anabranch.errors import InvalidInput, InvalidRequest, NoManualStart, NotFound
 from anabranch.run_requests import StartedRun, StartOptions
 

@@ -1,6 +1,6 @@
 """The route that lists the triggers of workflows, with its request and response models.
 
-Every kind of beginning is in one list: the nodes of active versions, and the schedules and subscriptions that somebody
+All entry points are in one list: the nodes of active versions, and the schedules and subscriptions that somebody
 saved.
 """
 
@@ -12,16 +12,16 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from anabranch.engine.rules.beginnings import (
-    BEGINNING_TYPES,
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND
+from anabranch.engine.rules.duration import format_duration, parse_duration
+from anabranch.engine.rules.entry_points import (
+    ENTRY_POINT_TYPES,
     FAILURE_TYPE,
     SCHEDULE_TYPE,
     START_TYPE,
     TOPIC_TYPE,
     WEBHOOK_TYPE,
 )
-from anabranch.engine.rules.coded.coded_plan import CODED_KIND
-from anabranch.engine.rules.duration import format_duration, parse_duration
 from anabranch.errors import NotFound
 from anabranch.keys.access import Role
 from anabranch.rest.lists import page_of
@@ -72,7 +72,7 @@ class WorkflowBeginningsList(ResponseModel):
 
 
 async def list_triggers(call: RouteCall) -> Reply:
-    """By name: the beginnings in each active version, and the schedules and subscriptions that were saved for it."""
+    """By name: the entry points in each active version, and the schedules and subscriptions that were saved for it."""
     query: TriggerPage = call.query
     workflows, tenant_id = call.services.workflows, call.tenant_id
     next_cursor = None
@@ -111,7 +111,7 @@ def _beginnings(workflow: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield _beginning(START_TYPE)
         return
     for node in workflow["nodes"]:
-        if node["type"] in BEGINNING_TYPES and not node.get("disabled"):
+        if node["type"] in ENTRY_POINT_TYPES and not node.get("disabled"):
             yield _beginning(node["type"], node_id=node["id"], subject=_subject(node["type"], node.get("config") or {}))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import orjson
 from sqlalchemy import RowMapping, select
 
-from anabranch.engine.rules.beginnings import WEBHOOK_TYPE
+from anabranch.engine.rules.entry_points import WEBHOOK_TYPE
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.triggers.armed_triggers import ArmedTrigger
 from anabranch.triggers.trigger_schema import triggers

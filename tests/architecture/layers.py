@@ -69,7 +69,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "client.sync_client",
         "durable",
         "durable.step_error",
-        "engine.handling",
+        "engine.handler_contract",
         "errors",
         "handlers",
         "version",
@@ -96,7 +96,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # for tests of node types and programs: a handler alone, as the engine would run it; a store without a database
     "testing": (
         "engine",
-        "engine.handling",
+        "engine.handler_contract",
         "engine.ports",
         "engine.rules",
         "engine.store",
@@ -116,8 +116,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "durable",
         "egress",
         "engine",
-        "engine.handling",
-        "engine.poller",
+        "engine.handler_contract",
+        "engine.periodic_poller",
         "engine.ports",
         "engine.store",
         "engine.telemetry",
@@ -186,7 +186,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "pages": (),
     "sockets": (
         "engine",
-        "engine.poller",
+        "engine.periodic_poller",
         "engine.ports",
         "engine.rules",
         "errors",
@@ -229,7 +229,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "queries.saved": ("engine.rules", "errors", "ports of side concerns", "queries", "service"),
     "queries": ("errors", "ports of side concerns"),
     "triggers": (
-        "engine.poller",
+        "engine.periodic_poller",
         "engine.ports",
         "engine.rules",
         "errors",
@@ -267,8 +267,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # -- workflows: the verbs, the coded ones, the engine ---------------------------------
     "service": (
         "engine",
-        "engine.handling",
-        "engine.poller",
+        "engine.handler_contract",
+        "engine.periodic_poller",
         "engine.ports",
         "engine.rules",
         "engine.store",
@@ -280,7 +280,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # recorded runs apart from any engine: checked against their definitions, replayed on others
     "histories": ("durable", "engine.rules", "errors"),
     # copies of a database, and what becomes of its runs after a restore
-    "backups": ("engine", "engine.handling", "engine.ports", "engine.rules", "engine.store", "errors"),
+    "backups": ("engine", "engine.handler_contract", "engine.ports", "engine.rules", "engine.store", "errors"),
     # one action on many runs: a coded workflow of the system's own
     "bulk": ("durable", "engine.ports", "engine.rules", "errors", "run_requests", "service"),
     # forks; the dry run of a coded one calls its function, here or in a run of the system's own
@@ -290,7 +290,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "durable": (
         "durable.step_error",
         "engine",
-        "engine.handling",
+        "engine.handler_contract",
         "engine.ports",
         "engine.queues",
         "engine.rules",
@@ -301,12 +301,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "durable.step_error": (),
     # fed by the engine, read by the process's APIs; the SDK of OpenTelemetry is in `telemetry.otlp` alone
-    "telemetry": ("engine.handling", "engine.rules", "engine.telemetry", "version"),
+    "telemetry": ("engine.handler_contract", "engine.rules", "engine.telemetry", "version"),
     # the shell; a store reaches it through engine.ports only
     "engine": (
-        "engine.handling",
+        "engine.handler_contract",
         "engine.hints.hint_line",
-        "engine.poller",
+        "engine.periodic_poller",
         "engine.ports",
         "engine.queues",
         "engine.rules",
@@ -322,7 +322,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "transport": (
         "engine",
         "engine.console",
-        "engine.handling",
+        "engine.handler_contract",
         "engine.queues",
         "engine.rules",
         "errors",
@@ -330,14 +330,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "handlers",
         "ports of side concerns",
         "secrets",
-        "engine.poller",
+        "engine.periodic_poller",
     ),
-    "engine.poller": ("errors",),
+    "engine.periodic_poller": ("errors",),
     "engine.telemetry": ("engine.rules",),
     # leaves: they know the interfaces and nobody's inside
     # (what servers answer is JSON from outside, and comes in by the API for it)
     "handlers": (
-        "engine.handling",
+        "engine.handler_contract",
         "engine.rules",
         "errors",
         "handlers.sandbox.inside",
@@ -349,7 +349,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "handlers.types.http_port": (),
     # the sealed processes load these files into a bare interpreter: nothing else of ours may be there
     "handlers.sandbox.inside": (),
-    "engine.handling": ("engine.console", "engine.rules", "engine.threads"),
+    "engine.handler_contract": ("engine.console", "engine.rules", "engine.threads"),
     # what code of users says: its loggers and prints, and who collects and keeps that
     "engine.console": ("engine.rules", "engine.tracebacks", "errors"),
     "engine.tracebacks": ("errors",),
@@ -451,9 +451,9 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "telemetry",
         "engine",
         "engine.queues",
-        "engine.poller",
+        "engine.periodic_poller",
         "engine.telemetry",
-        "engine.handling",
+        "engine.handler_contract",
         "engine.console",
         "engine.tracebacks",
         "engine.threads",

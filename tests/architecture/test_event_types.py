@@ -19,10 +19,12 @@ MAY_LOOK_AT_EVENT_TYPES = {
     f"{RULES}.event_payloads",
     f"{RULES}.evolve",
     f"{RULES}.shared.run_state",
+    f"{RULES}.shared.signals",
     f"{RULES}.coded.coded_state",
     # decisions write rows
     f"{RULES}.decide",
     f"{RULES}.shared.decisions",
+    f"{RULES}.shared.signal_decisions",
     f"{RULES}.coded.coded_decide",
     f"{RULES}.drawn.outcomes",
     # what recorded rows say, apart from any engine

@@ -223,7 +223,7 @@ async def test_a_signal_wakes_a_function_that_nothing_else_would(store: Store, o
     await successor.does(LeaseAcquired())
 
     assert successor.state.steps["verified", ""].output.value == {"by": 7}
-    assert not successor.state.kept, "it is consumed"
+    assert not successor.state.signals.kept, "it is consumed"
 
 
 async def test_a_worker_that_was_lost_is_followed_by_one_that_knows_what_it_knew(

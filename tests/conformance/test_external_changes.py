@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.engine.ports import ClaimRequest, ExternalResult, InstanceRow, Store
 from anabranch.engine.rules.events import EventType, Status
-from anabranch.engine.rules.shared.run_state import SIGNALS_KEPT_MAX
+from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.store.sql import statements

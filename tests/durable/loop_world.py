@@ -21,7 +21,7 @@ from anabranch.durable.context import Context
 from anabranch.durable.execution import StepThreads
 from anabranch.durable.function_run import FunctionRun
 from anabranch.durable.steps import Signals, StepChildren, Steps
-from anabranch.engine.handling import Helpers
+from anabranch.engine.handler_contract import Helpers
 from anabranch.engine.ownership.run_access import RunAccess
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues.task_queue import Slots

@@ -108,7 +108,7 @@ async def test_the_run_goes_on_with_the_code_that_fits(make_process: MakeProcess
     await wrong.services.engine.stop()
 
     again = await make_process(version_of(renamed))
-    await again.services.engine.recovery.claim_once()
+    await again.services.engine.claimer.claim_once()
     assert await again.rows(run_id) == refused, "the same code is not offered it before its time"
     await again.services.engine.stop()
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from anabranch.durable.step_functions import StepFunctionHandler, StepPools, step_node
-from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.handler_contract import HandlerResult, Helpers
 from anabranch.errors import InvalidDefinition, NodeFailure, NonRetryable
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from anabranch.engine.console.console import Console
 from anabranch.engine.console.console_rows import Line, ProgressReport, StoredLines, StoredSize
 from anabranch.engine.console.console_writer import ConsoleOptions
-from anabranch.engine.handling import Helpers
+from anabranch.engine.handler_contract import Helpers
 from anabranch.engine.rules.events import ActivationKey
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import DatabaseUnreachable

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch.engine.console.lines import LineOrigin
-from anabranch.engine.handling import Helpers
+from anabranch.engine.handler_contract import Helpers
 from anabranch.handlers.masking import Masker
 
 

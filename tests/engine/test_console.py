@@ -18,7 +18,7 @@ from anabranch.engine.console.console import LINE_CHARACTERS_MAX
 from anabranch.engine.console.console_rows import LEVELS, Line, LinesWanted, ProgressReport, StoredLines, StoredSize
 from anabranch.engine.console.console_writer import FULL
 from anabranch.engine.console.lines import Progress
-from anabranch.engine.handling import Helpers
+from anabranch.engine.handler_contract import Helpers
 from anabranch.engine.store.opening import open_store
 from anabranch.engine.store.sql.console_table import ConsoleTable
 from anabranch.errors import DatabaseUnreachable

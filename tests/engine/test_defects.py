@@ -55,13 +55,13 @@ async def test_a_run_that_cannot_be_decided_is_suspended_until_another_release_t
         await until(lambda tries=tries: nodes.calls.total() == tries and process.engine.orchestrator.owns(run_id))
         held.receive(run_id, NodeResult("gate", "", 1, NONSENSE))
         await until(lambda: not process.engine.orchestrator.owns(run_id))
-        process.engine.recovery.soon()
+        process.engine.claimer.soon()
     await process.log_has(run_id, "INSTANCE_SUSPENDED")
 
     shown = await process.service.get_run(run_id, tenant_id=TENANT)
     assert (shown["suspended"]["reason"], shown["worker"]) == ("ENGINE_DEFECT", None)
     assert shown["suspended"]["message"].startswith("AttributeError: ")
-    await process.engine.recovery.claim_once()
+    await process.engine.claimer.claim_once()
     assert not process.engine.orchestrator.owns(run_id), "nobody of this release takes it"
     nodes.open_gate("never-mind")
     same, another = (WorkerCode(digests={}, release=each) for each in ("1.0", "1.1"))

@@ -155,7 +155,7 @@ async def test_the_lease_of_a_run_is_extended_while_its_log_is_read(
         kept.append(set(await extend(**named)))
         return kept[-1]
 
-    monkeypatch.setattr(worker.engine.recovery, "_clock", clock)
+    monkeypatch.setattr(worker.engine.claimer, "_clock", clock)
     store.read_log, store.extend = slow, counted  # type: ignore[method-assign]
     await sender.engine.store.append_signal(run, SignalSent("go", NULL), tenant_id=TENANT)
     assert (await ended_row(sender, run)).status is Status.COMPLETED

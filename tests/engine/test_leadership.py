@@ -24,8 +24,8 @@ from anabranch.engine.hints.leadership import (
     TERM_S,
     Leadership,
 )
-from anabranch.engine.ownership.recovery import Recovery
-from anabranch.engine.poller import Poller
+from anabranch.engine.ownership.claiming import Claimer
+from anabranch.engine.periodic_poller import Poller
 from anabranch.engine.ports import WorkerReport
 from anabranch.engine.store.opening import open_leader_rows, open_store
 from anabranch.errors import StoreUnavailable
@@ -536,8 +536,8 @@ async def test_an_idle_worker_that_is_covered_claims_on_request_only_and_one_wit
 ) -> None:
     leader, worker = await hinted(leads=True), await hinted(knows_leader=True)
     await leads(leader.engine.leadership, over=worker.engine.leadership)
-    recovery = worker.engine.recovery
-    assert pause_of(recovery) is None
+    claimer = worker.engine.claimer
+    assert pause_of(claimer) is None
     assert {look.poller.name for look in leader.engine.leadership._looks} == {
         "claiming",
         "housekeeping",
@@ -546,8 +546,8 @@ async def test_an_idle_worker_that_is_covered_claims_on_request_only_and_one_wit
     }, "if one of them fails, it resigns"
 
     await worker.run(drawn("keeps", node("gate", "testGate", config={"gate": "never"})))
-    assert pause_of(recovery) == NEVER_MS
-    assert pause_of(leader.engine.recovery) == NEVER_MS
+    assert pause_of(claimer) == NEVER_MS
+    assert pause_of(leader.engine.claimer) == NEVER_MS
 
 
 async def test_a_process_that_never_leads_takes_up_due_runs_itself_once_the_only_leader_has_stopped(
@@ -557,7 +557,7 @@ async def test_a_process_that_never_leads_takes_up_due_runs_itself_once_the_only
     await until(lambda: leader.engine.leadership.leads)
     command = await hinted(knows_leader=True)
     await until(command.engine.leadership.covers)
-    await until(lambda: pause_of(command.engine.recovery) is None)
+    await until(lambda: pause_of(command.engine.claimer) is None)
     server = await hinted(works=False)
     server.engine.store.report_to(Silent())  # type: ignore[attr-defined]
     run_id = await server.run(drawn("left", node("only")))
@@ -573,8 +573,8 @@ async def leads(one: Leadership, *, over: Leadership) -> None:
     await until(lambda: one.leads and over.covers())
 
 
-def pause_of(recovery: Recovery) -> int | None:
-    return recovery._pause_ms()
+def pause_of(claimer: Claimer) -> int | None:
+    return claimer._pause_ms()
 
 
 class Silent:

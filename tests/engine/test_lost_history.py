@@ -105,7 +105,7 @@ async def test_a_run_that_is_suspended_in_the_past_that_came_back_is_set_aside_a
 
     shown = await process.service.get_run(run_id, tenant_id=TENANT)
     assert (shown["status"], shown["suspendedFor"]) == ("SUSPENDED", "HISTORY_LOST")
-    await process.engine.recovery.claim_once()
+    await process.engine.claimer.claim_once()
     await process.engine.history.compare()
     types = [event.type for event in await process.engine.store.read_log(run_id)]
     assert types[-1] is EventType.INSTANCE_SUSPENDED

@@ -90,7 +90,7 @@ async def test_a_start_that_meets_the_pause_is_nobodys_and_goes_on_after_the_res
     assert (row.worker_id, await types_of(process, instance_id)) == (None, ["INPUT_SET", "NODE_DISPATCHED"])
 
     orchestrator.apply_pauses(lambda head: False)
-    process.engine.recovery.soon()
+    process.engine.claimer.soon()
     assert (await process.ended(instance_id))["status"] == "COMPLETED"
 
 
@@ -105,7 +105,7 @@ async def test_a_timer_fires_and_a_signal_is_served_only_after_the_resume(make_p
     await until(lambda: not owner.engine.orchestrator.owned.ids)
     before = await types_of(owner, started.instance_id)
     assert await other.service.send_signal(started.instance_id, "paid", 1, tenant_id=TENANT) is True
-    await asyncio.gather(owner.engine.recovery.claim_once(), other.engine.recovery.claim_once())
+    await asyncio.gather(owner.engine.claimer.claim_once(), other.engine.claimer.claim_once())
     assert await types_of(owner, started.instance_id) == [*before, "SIGNAL_RECEIVED"]
     await resume(other, "naps")
     assert (await owner.ended(started.instance_id))["status"] == "COMPLETED"

@@ -160,7 +160,7 @@ async def test_a_run_that_keeps_killing_its_worker_is_suspended(make_process: Ma
     await last.ends_leases_of(victim)
     async with asyncio.timeout(PATIENCE_S):
         while (run := await last.service.get_run(run_id, tenant_id=TENANT))["status"] != "SUSPENDED":
-            await last.engine.recovery.claim_once()
+            await last.engine.claimer.claim_once()
 
     assert run["suspended"]["reason"] == "CRASHED"
     assert "was lost once" in run["suspended"]["message"]

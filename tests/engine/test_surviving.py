@@ -157,8 +157,8 @@ async def test_a_claimed_run_is_adopted_when_the_store_answers_again(
     api = await make_process(works=False)
     run = await api.run(drawn("left", node("only")))
     worker = await make_process(only=[])
-    await worker.engine.recovery.stop()
-    worker.engine.recovery.restrict([run])
+    await worker.engine.claimer.stop()
+    worker.engine.claimer.restrict([run])
     plan_of = worker.engine.plans.plan_of
     tries = 0
 
@@ -170,9 +170,9 @@ async def test_a_claimed_run_is_adopted_when_the_store_answers_again(
         return await plan_of(head)
 
     monkeypatch.setattr(worker.engine.plans, "plan_of", away_once)
-    assert await worker.engine.recovery.claim_once() == 1
+    assert await worker.engine.claimer.claim_once() == 1
     assert not worker.engine.orchestrator.owns(run)
-    await worker.engine.recovery.claim_once()
+    await worker.engine.claimer.claim_once()
 
     assert (await worker.ended(run))["status"] == "COMPLETED"
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.engine.ownership import recovery
+from anabranch.engine.ownership import claiming
 from anabranch.engine.rules.events import Status
 from tests.engine import nodes
 from tests.engine.conftest import MakeProcess, Process, until
@@ -47,15 +47,15 @@ async def test_others_runs_are_found_behind_those_of_a_tenant_that_has_most(
     make_process: MakeProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Claims go by how long runs are overdue: every other one leaves out whoever had most of the last."""
-    monkeypatch.setattr(recovery, "CLAIM_MAX", 4)
+    monkeypatch.setattr(claiming, "CLAIM_MAX", 4)
     api = await make_process(works=False)
     for _ in range(20):
         await _start(api, BUSY)
     await _start(api, QUIET)
     worker = await make_process(only=[])
     engine = worker.engine
-    await engine.recovery.stop()
-    claiming = recovery.Recovery(
+    await engine.claimer.stop()
+    claimer = claiming.Claimer(
         store=engine.store,
         orchestrator=engine.orchestrator,
         plans=engine.plans,
@@ -64,11 +64,11 @@ async def test_others_runs_are_found_behind_those_of_a_tenant_that_has_most(
         options=replace(engine.options, held_max=100, held_per_tenant_max=100, only=None),
     )
 
-    claims = [await claiming.claim_once() for _ in range(3)]
+    claims = [await claimer.claim_once() for _ in range(3)]
 
     assert claims == [4, 1, 4]
     assert worker.engine.orchestrator.owned.by_tenant == {BUSY: 8, QUIET: 1}
-    while await claiming.claim_due():
+    while await claimer.claim_due():
         pass
     assert worker.engine.orchestrator.owned.by_tenant == {BUSY: 20, QUIET: 1}
     nodes.open_gate("opened")

@@ -55,9 +55,9 @@ async def _describe(store: Store, plans: PlanCache, run_id: str) -> dict[str, An
         "status": state.status.value,
         "outcome": None if state.outcome is None else state.outcome.value,
         "keptSignals": sorted(
-            [kept.seq, event] for event, all_kept in state.kept.items() for kept in all_kept.values()
+            [kept.seq, event] for event, all_kept in state.signals.kept.items() for kept in all_kept.values()
         ),
-        "answered": dict(sorted(state.signal_answers.items())),
+        "answered": dict(sorted(state.signals.answers.items())),
         "recoveries": 0 if state.suspicion is None else state.suspicion.recoveries,
         "nextDue": state.next_due(),
         "owes": sorted([type(command).__name__, *map(str, command)] for command in outstanding(state)),
@@ -94,7 +94,8 @@ def _coded(state: CodedState) -> dict[str, Any]:
 def _open(activation: OpenActivation) -> list[Any]:
     assert isinstance(activation, Activation | Step | FunctionActivation)
     node_id, scope = activation.key
-    event, match = next(iter((activation.events or {}).items()), ("", None))  # in 0.1.0 a wait was for one event
+    awaited = {} if activation.signal_wait is None else activation.signal_wait.events
+    event, match = next(iter(awaited.items()), ("", None))  # in 0.1.0 a wait was for one event
     waits = [event, "" if match is None else json.dumps(match.value)]
     return [
         node_id,

@@ -17,7 +17,7 @@ from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.values import Payload
 from anabranch.service.runs.run_view import log_entry
 from anabranch.sockets.messages import Update
-from anabranch.sockets.run_updates import RunProgress
+from anabranch.sockets.watcher_updates import RunProgress
 
 GOLDEN = Path(__file__).parent / "0.1.0.json"
 RECORDING = Path(__file__).parents[2] / "editor" / "src" / "run" / "watched_runs.jsonl"

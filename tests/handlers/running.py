@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from anabranch.engine.handling import HandlerReturn, Helpers
+from anabranch.engine.handler_contract import HandlerReturn, Helpers
 from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
 from anabranch.engine.rules.schema.json_schema import ValueSchema
 from anabranch.engine.rules.templates.builtin_variables import Facts

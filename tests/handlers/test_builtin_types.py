@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.handling import HandlerResult
+from anabranch.engine.handler_contract import HandlerResult
 from anabranch.engine.rules.duration import DURATION_MS_MAX
 from anabranch.engine.rules.stimuli import AwaitsSignal
 from anabranch.engine.rules.values import Payload

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.handling import HandlerResult
+from anabranch.engine.handler_contract import HandlerResult
 from anabranch.errors import NonRetryable
 from tests.handlers.running import TYPES, problems, run
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.handler_contract import HandlerResult, Helpers
 from anabranch.errors import NonRetryable
 from anabranch.handlers import builtin_types, load_types, node_type
 from anabranch.handlers.registry import import_handlers

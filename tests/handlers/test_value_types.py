@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from anabranch.engine.handling import HandlerResult
+from anabranch.engine.handler_contract import HandlerResult
 from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.verify.check_log import check_log
 from anabranch.errors import NonRetryable

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from anabranch.engine.handling import HandlerResult
+from anabranch.engine.handler_contract import HandlerResult
 from anabranch.engine.rules.templates.budget import RESULT_BYTES_MAX, Refused, TemplateBudget
 from anabranch.errors import NonRetryable
 from anabranch.handlers.types.formats import convert_csv, convert_markdown, convert_xml, extract_html, search_text

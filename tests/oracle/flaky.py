@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, Helpers
+from anabranch.engine.handler_contract import Handler, HandlerRegistry, HandlerResult, Helpers
 from anabranch.engine.rules.graph.node_types import NodeType
 from anabranch.errors import NonRetryable
 from tests.oracle.script import Script, attempt_fails, planned_failure, planned_handle

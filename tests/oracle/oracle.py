@@ -33,7 +33,7 @@ def predict(document: Mapping[str, Any], given: Any, script: Script, trigger: st
     """What a run with this input must come to that begins at a trigger, or at the start. Raises Undetermined if even
     its course depends on timing."""
     shape = Shape(expanded(split(document)))
-    start = next((name for name in shape.beginnings if shape.nodes[name]["type"] == "start"), None)
+    start = next((name for name in shape.entry_points if shape.nodes[name]["type"] == "start"), None)
     walk = _Walk(shape, script, trigger or start)
     walk.run("", "", {"input": given}, frozenset())
     return _conclude(walk.activations, walk.regions, Values(walk.shape, walk.activations))
@@ -76,9 +76,9 @@ def _conclude(activations: list[Activation], regions: list[Activation], values: 
 
 
 class _Walk:
-    def __init__(self, shape: Shape, script: Script, beginning: str | None) -> None:
+    def __init__(self, shape: Shape, script: Script, entry_point: str | None) -> None:
         self.shape = shape
-        self._beginning = beginning
+        self._entry_point = entry_point
         self.activations: list[Activation] = []
         self.regions: list[Activation] = []
         """Those that began, each as its header in the scope around it."""
@@ -211,7 +211,7 @@ class _Walk:
             return "dispatch", live
         if is_open:
             return "undecided", [before]
-        dispatched = live or name == self._beginning
+        dispatched = live or name == self._entry_point
         return "dispatch" if dispatched else "skip", [before.union(*live, *dead)]
 
     def _execute(self, a: Activation) -> None:

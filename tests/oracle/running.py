@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.engine.handling import HandlerRegistry
+from anabranch.engine.handler_contract import HandlerRegistry
 from anabranch.engine.rules.events import EventType
 from anabranch.testing.memory_store.database import MemoryDatabase
 from anabranch.testing.memory_store.memory_store import MemoryStore

@@ -12,10 +12,10 @@ from typing import Any
 
 from tests.oracle.regions import reach, regions_of
 
-BEGINNINGS = {"start", "webhook", "schedule", "topic", "workflowCall", "failure"}
+ENTRY_POINTS = {"start", "webhook", "schedule", "topic", "workflowCall", "failure"}
 
 ORIGIN = "?"
-"""What leads to every beginning, for the question what all ways pass. No node has this id."""
+"""What leads to every entry point, for the question what all ways pass. No node has this id."""
 
 
 class Shape:
@@ -23,16 +23,16 @@ class Shape:
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.nodes: dict[str, Mapping[str, Any]] = {node["id"]: node for node in document["nodes"]}
-        self.beginnings = [name for name, node in self.nodes.items() if node["type"] in BEGINNINGS]
+        self.entry_points = [name for name, node in self.nodes.items() if node["type"] in ENTRY_POINTS]
         drawn = [
             (edge["upstreamNodeID"], edge.get("sourceHandle") or "default", edge["downstreamNodeID"])
             for edge in document["edges"]
         ]
-        reachable = reach(self.beginnings, drawn)
+        reachable = reach(self.entry_points, drawn)
         self.edges = [edge for edge in drawn if edge[0] in reachable]
         self.home = self._homes(reachable)
         self.back = [edge for edge in self.edges if edge[2] == self.home[edge[0]]]
-        ways = [*((ORIGIN, "", name) for name in self.beginnings), *self.edges]
+        ways = [*((ORIGIN, "", name) for name in self.entry_points), *self.edges]
         self.regions = {r.header: r for r in regions_of({**self.home, ORIGIN: ORIGIN}, ORIGIN, ways, self.back)}
         self.again = [edge for region in self.regions.values() for edge in region.again]
         self.forward = [edge for edge in self.edges if edge not in self.back and edge not in self.again]
@@ -68,6 +68,6 @@ class Shape:
     def _homes(self, reachable: set[str]) -> dict[str, str]:
         """The smallest body around each node: a body is what only the loop's `loop` handle leads to."""
         loops = [name for name in reachable if self.nodes[name]["type"] == "loop"]
-        outside = {loop: reach(self.beginnings, [e for e in self.edges if e[:2] != (loop, "loop")]) for loop in loops}
+        outside = {loop: reach(self.entry_points, [e for e in self.edges if e[:2] != (loop, "loop")]) for loop in loops}
         bodies = [("", reachable), *((loop, reachable - outside[loop]) for loop in loops)]
         return {name: min((len(body), loop) for loop, body in bodies if name in body)[1] for name in reachable}

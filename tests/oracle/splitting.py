@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.oracle.regions import Edge, dominates, reach
-from tests.oracle.shape import BEGINNINGS, ORIGIN
+from tests.oracle.shape import ENTRY_POINTS, ORIGIN
 
 
 def split(document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -19,7 +19,7 @@ def split(document: Mapping[str, Any]) -> Mapping[str, Any]:
         (edge["upstreamNodeID"], edge.get("sourceHandle") or "default", edge["downstreamNodeID"])
         for edge in document["edges"]
     ]
-    ways = [*((ORIGIN, "", name) for name, kind in types.items() if kind in BEGINNINGS), *edges]
+    ways = [*((ORIGIN, "", name) for name, kind in types.items() if kind in ENTRY_POINTS), *edges]
     for cursor in [name for name, kind in types.items() if kind == "cursor"]:
         loop = {name for name in reach([cursor], edges) if cursor in reach([name], edges)}
         headers = [name for name in loop if all(dominates(name, other, ORIGIN, ways) for other in loop)]

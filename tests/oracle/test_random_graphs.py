@@ -64,7 +64,7 @@ def test_the_engine_does_what_the_oracle_predicts_for_seeded_graphs() -> None:
 
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
-def test_the_engine_does_what_the_oracle_predicts_for_graphs_of_several_beginnings() -> None:
+def test_the_engine_does_what_the_oracle_predicts_for_graphs_of_several_entry_points() -> None:
     """A run begins at one of them; what only the others lead to is skipped."""
     for seed in range(SEEDED_GRAPHS // 8):
         assert_as_predicted(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult
+from anabranch.engine.handler_contract import Handler, HandlerRegistry, HandlerResult
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.graph.validate import validate
 from anabranch.handlers import builtin_types

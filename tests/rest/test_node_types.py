@@ -10,7 +10,7 @@ import jsonschema
 from pydantic import BaseModel, Field
 
 from anabranch import HandlerResult, node_type
-from anabranch.engine.rules.beginnings import BEGINNING_TYPES
+from anabranch.engine.rules.entry_points import ENTRY_POINT_TYPES
 from anabranch.engine.rules.graph.known_fields import NODE_FIELDS
 from anabranch.handlers import builtin_types
 from tests.rest.conftest import Served
@@ -97,7 +97,7 @@ async def test_every_built_in_type_and_field_says_what_it_is(served: Served):
         assert each["description"], name
         assert each["icon"], name
         assert each["sideEffects"] in ("none", "external", "unknown")
-        assert [handle["id"] for handle in each["handles"]].count("error") == (name not in BEGINNING_TYPES | {"end"})
+        assert [handle["id"] for handle in each["handles"]].count("error") == (name not in ENTRY_POINT_TYPES | {"end"})
         for pointer, field in fields_of(each["configSchema"]):
             assert field.get("description"), f"{name}{pointer} has no description"
             ui = field.get("x-ui", {})

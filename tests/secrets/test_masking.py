@@ -12,7 +12,7 @@ import orjson
 import pytest
 from aiohttp import web
 
-from anabranch.engine.handling import HandlerResult
+from anabranch.engine.handler_contract import HandlerResult
 from anabranch.errors import EgressRefused, NodeFailure, NonRetryable, SecretUnknown
 from anabranch.handlers import NodeTypeRegistry
 from anabranch.handlers.masking import Masker

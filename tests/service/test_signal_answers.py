@@ -11,13 +11,13 @@ import pytest
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.rules.events import Event, EventType, Status
-from anabranch.engine.rules.shared.run_state import SIGNALS_KEPT_MAX
+from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import TooManySignals
 from anabranch.handlers.registry import builtin_types
 from anabranch.service import WorkflowService
-from anabranch.service.runs.run_verbs import RUNS_CACHED_MAX, SignalAnswers
+from anabranch.service.runs.signal_answers import RUNS_CACHED_MAX, SignalAnswers
 from anabranch.testing.memory_store.database import MemoryDatabase
 from anabranch.testing.memory_store.memory_store import MemoryStore
 

@@ -46,7 +46,7 @@ class SimulatedCase:
     """None where the course depends on time or on signals."""
     version: int = 1
     trigger: str | None = None
-    """The beginning that its runs begin at; None: the start."""
+    """The entry point that its runs begin at; None: the start."""
 
     kind = "drawn"
 

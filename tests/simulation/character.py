@@ -11,12 +11,6 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
-from tests.simulation.beginning_cases import (
-    RANDOM_BEGINNING_CASES,
-    beginning_cases,
-    called_case,
-    random_beginning_case_of,
-)
 from tests.simulation.cases import (
     RANDOM_CASES,
     SimulatedCase,
@@ -32,6 +26,12 @@ from tests.simulation.coded_cases import (
     coded_cases,
     coded_child_cases,
     random_coded_case,
+)
+from tests.simulation.entry_point_cases import (
+    RANDOM_ENTRY_POINT_CASES,
+    called_case,
+    entry_point_cases,
+    random_entry_point_case_of,
 )
 from tests.simulation.family_cases import caller_case, child_cases, parent_cases
 
@@ -135,10 +135,10 @@ def poisoned(character: Character) -> Character:
     return replace(character, cases=(*character.cases, poison_case()), skew_ms=0)
 
 
-def beginning_anywhere(character: Character, rng: random.Random) -> Character:
+def entry_point_anywhere(character: Character, rng: random.Random) -> Character:
     """The same for a world whose runs begin at triggers, and have nodes that run once per item of a list."""
-    by_hand = rng.sample(beginning_cases(), 4)
-    by_dice = (random_beginning_case_of(number) for number in rng.sample(range(RANDOM_BEGINNING_CASES), 4))
+    by_hand = rng.sample(entry_point_cases(), 4)
+    by_dice = (random_entry_point_case_of(number) for number in rng.sample(range(RANDOM_ENTRY_POINT_CASES), 4))
     return replace(character, cases=(*by_hand, *by_dice, character.cases[0]), called=(called_case(),))
 
 

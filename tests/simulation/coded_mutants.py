@@ -77,9 +77,9 @@ CODED_MUTANTS = (
         "signal-fed-to-two-waits",
         "a kept signal that a wait has taken stays where it is",
         (
-            "rules.shared.run_state:wait",
+            "rules.shared.signals:RunSignals.wait_recorded",
             "if taken is not None:",
-            "if taken is not None and taken.seq in state.promises:",
+            "if taken is not None and taken.seq in self.promises:",
         ),
     ),
     _coded(

@@ -14,7 +14,7 @@ from anabranch import StepError
 from anabranch.durable.definition import WorkflowRegistry
 from anabranch.durable.runner import Runner
 from anabranch.engine.clock import SystemClock
-from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.handler_contract import HandlerResult, Helpers
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ownership.run_access import RunAccess
 from anabranch.engine.ports import InstanceHead

@@ -225,8 +225,8 @@ def _default_handle(node: PlanNode) -> str | None:
 
 
 def a_run_begins_at_one_place(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
-    """A run begins where it was told to: its other beginnings are skipped, and never dispatched."""
-    if row.node_id not in run.case.shape.beginnings:
+    """A run begins where it was told to: its other entry points are skipped, and never dispatched."""
+    if row.node_id not in run.case.shape.entry_points:
         return
     chosen = run.case.trigger or "start"
     wrong = EventType.NODE_SKIPPED if row.node_id == chosen else EventType.NODE_DISPATCHED
@@ -252,7 +252,7 @@ def what_follows_from_an_end_comes_first(run: Facts, row: Event, commit: Commit)
 
 def a_join_runs_only_when_its_rule_holds(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
     """`all` is dispatched when every edge has a verdict and one is live, `any` by the first live edge."""
-    if row.type is not EventType.NODE_DISPATCHED or row.attempt > 1 or row.node_id in run.case.shape.beginnings:
+    if row.type is not EventType.NODE_DISPATCHED or row.attempt > 1 or row.node_id in run.case.shape.entry_points:
         return
     verdicts = list(run.verdicts(row.node_id, row.scope))
     any_join = run.case.shape.nodes[row.node_id].get("joinMode") == "any"
@@ -486,11 +486,11 @@ def only_the_holder_advances_a_run(run: RunFacts, commit: Commit) -> Iterator[st
             yield f"{commit.sender.worker_id} writes to a run that is {commit.before.status}"
 
 
-def other_beginnings_are_dead_at_once(run: Facts, commit: Commit) -> Iterator[str]:
-    """The transaction that dispatches where a run begins skips the other beginnings."""
-    beginnings = run.case.shape.beginnings
-    begun = {row.node_id for row in commit.rows if row.type is EventType.NODE_DISPATCHED} & set(beginnings)
-    missing = [each for each in beginnings if each not in begun and (each, "") not in run.endings]
+def other_entry_points_are_dead_at_once(run: Facts, commit: Commit) -> Iterator[str]:
+    """The transaction that dispatches where a run begins skips the other entry points."""
+    entry_points = run.case.shape.entry_points
+    begun = {row.node_id for row in commit.rows if row.type is EventType.NODE_DISPATCHED} & set(entry_points)
+    missing = [each for each in entry_points if each not in begun and (each, "") not in run.endings]
     if begun and missing:
         yield f"it begins at {begun}, and {missing} are left for later"
 
@@ -559,7 +559,7 @@ def an_open_run_will_go_on(run: RunFacts, commit: Commit) -> Iterator[str]:
     if folded.is_terminal:
         return
     owed = outstanding(folded)
-    if not (owed or folded.waits or folded.promises or folded.suspension):
+    if not (owed or folded.signals.has_open_waits or folded.suspension):
         yield "it is open, and nothing would ever move it again"
     if after.worker_id is not None:
         if after.available_at is None:
@@ -636,7 +636,7 @@ COMMIT_LAWS: tuple[Callable[[Facts, Commit], Iterator[str]], ...] = (
     the_version_goes_up_by_one,
     the_row_says_what_the_log_says,
     only_the_holder_advances_a_run,
-    other_beginnings_are_dead_at_once,
+    other_entry_points_are_dead_at_once,
     a_start_evaluates_nothing,
     effects_are_stored_before_what_may_have_killed_a_worker,
     a_live_lease_is_not_taken,
@@ -683,7 +683,7 @@ def _due_time_used(run: Facts, row: Event, commit: Commit) -> int | None:
         if row.attempt > 1:
             return run.due_at(key)
         # A start that asked for no time has its time of creation there, by the clock of the process that bore it.
-        asked_for_a_time = row.node_id in run.case.shape.beginnings and head.available_at != head.created_at
+        asked_for_a_time = row.node_id in run.case.shape.entry_points and head.available_at != head.created_at
         return head.available_at if asked_for_a_time else None
     if row.type is EventType.INSTANCE_FAILED and row.payload.value["code"] == "DEADLINE_EXCEEDED":
         return head.deadline_at
@@ -714,9 +714,9 @@ def _signature(state: AnyState) -> tuple[object, ...]:
         None if state.suspicion is None else (state.suspicion.blame, sorted(state.suspicion.unanswered)),
         [(key, activation.attempt, activation.phase) for key, activation in state.running.items()],
         _next_due(state),
-        {event: list(waits) for event, waits in state.waits.items()},
+        {event: list(waits) for event, waits in state.signals.waits.items()},
         list(state.children),
-        {event: list(kept) for event, kept in state.kept.items()},
+        {event: list(kept) for event, kept in state.signals.kept.items()},
     )
     if isinstance(state, CodedState):
         return (*common, [(key, step.phase, step.attempt, step.ended_seq) for key, step in state.steps.items()])

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.engine.handling import Helpers
+from anabranch.engine.handler_contract import Helpers
 from anabranch.engine.ownership.owned_instances import OwnedInstance
 from anabranch.engine.ports import Pause
 from anabranch.engine.rules.coded.coded_state import CodedState

@@ -95,7 +95,7 @@ MUTANTS = (
         "all-join-hangs-below-a-condition",
         "`all` waits until every edge is live",
         (
-            "rules.decide:is_node_ready",
+            "rules.drawn.joins:join_decision",
             "live + scope.dead.get(node.id, 0) < node.in_count",
             "live < node.in_count",
         ),
@@ -108,7 +108,7 @@ MUTANTS = (
     mutant(
         "all-join-runs-early",
         "`all` is dispatched by its first live edge",
-        ("rules.decide:is_node_ready", "if live and node.join_any", "if live"),
+        ("rules.drawn.joins:join_decision", "if live and node.join_any", "if live"),
     ),
     mutant(
         "any-join-runs-again",
@@ -250,14 +250,14 @@ MUTANTS = (
     mutant(
         "signal-consumed-twice",
         "a signal that a wait has taken stays where it is",
-        ("rules.shared.run_state:take_signal", "    del signals[taken.seq]\n", ""),
+        ("rules.shared.signals:RunSignals._take", "    del signals[taken.seq]\n", ""),
     ),
     mutant(
         "signal-key-ignored",
         "a signal that is sent again with its key is delivered again",
         (
-            "rules.shared.decisions:signal_known_or_refused",
-            "signal.key is not None and signal.key in state.signal_answers",
+            "rules.shared.signal_decisions:signal_known_or_refused",
+            "signal.key is not None and signal.key in signals.answers",
             "False",
         ),
         (f"{_DATABASE}.append_signal", 'signal.key is not None and ("signal", signal.key) in record.unique', "False"),
@@ -472,8 +472,8 @@ MUTANTS = (
     ),
     mutant(
         "other-beginnings-open",
-        "the edges of the beginnings that have not fired stay open",
-        ("rules.decide:_begin", "        if other is not beginning:\n", "        if other is None:\n"),
+        "the edges of the entry points that have not fired stay open",
+        ("rules.decide:_begin", "        if other is not entry_point:\n", "        if other is None:\n"),
     ),
     mutant(
         "item-taken-for-its-node",

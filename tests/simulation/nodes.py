@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, HandlerReturn, Helpers
+from anabranch.engine.handler_contract import Handler, HandlerRegistry, HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.rules.graph.node_types import NodeType
 from anabranch.errors import NonRetryable
 from tests.oracle.script import FATAL

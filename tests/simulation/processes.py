@@ -14,7 +14,7 @@ from anabranch.durable.definition import Workflow, WorkflowRegistry
 from anabranch.durable.runner import Runner
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.engine_options import EngineOptions
-from anabranch.engine.handling import HandlerRegistry, Helpers
+from anabranch.engine.handler_contract import HandlerRegistry, Helpers
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ownership.owned_instances import OwnedInstance
 from anabranch.engine.rules.stimuli import Failed, FunctionBlocked, FunctionSuspended, NodeResult
@@ -177,7 +177,7 @@ class SimulatedProcess:
         parts = [
             *engine.orchestrator._commit_loops,
             engine.orchestrator.owned.delays._task,
-            engine.recovery._task,
+            engine.claimer._task,
             engine.housekeeping._task,
             engine._external._looking._task,
             engine._external._hinted._task,

@@ -144,7 +144,7 @@ def count_commit(rarities: Counter[str], commit: Commit) -> None:
 def count_row(rarities: Counter[str], run: Facts, row: Event, commit: Commit) -> None:
     """What is rare about a row, against the rows before it."""
     key = (row.node_id, row.scope)
-    _count_beginning(rarities, run, row, commit)
+    _count_entry_point(rarities, run, row, commit)
     match row.type:
         case EventType.NODE_DISPATCHED if row.attempt > 1:
             if _writer_of_last(run, key) != commit.sender.worker_id:
@@ -177,7 +177,7 @@ def count_looping_row(rarities: Counter[str], run: Facts, row: Event, commit: Co
     is_reopened = row.type is EventType.INSTANCE_REOPENED
     rarities["run with passes retried"] += is_reopened and bool(run.case.shape.regions)
     rarities["run with nodes per item retried"] += is_reopened and run.case.is_mapped
-    _count_beginning(rarities, run, row, commit)
+    _count_entry_point(rarities, run, row, commit)
     if row.scope.rpartition("/")[2].rpartition("[")[0] == row.node_id:
         key = (row.node_id, row.scope)
         rarities["item of a node copied by a fork"] += is_copied(commit)
@@ -186,7 +186,7 @@ def count_looping_row(rarities: Counter[str], run: Facts, row: Event, commit: Co
             rarities["item of a node recovered"] += _writer_of_last(run, key) != commit.sender.worker_id
 
 
-def _count_beginning(rarities: Counter[str], run: Facts, row: Event, commit: Commit) -> None:
+def _count_entry_point(rarities: Counter[str], run: Facts, row: Event, commit: Commit) -> None:
     """What is rare about a run that begins at a trigger."""
     if row.type is EventType.NODE_DISPATCHED and row.node_id == run.case.trigger:
         rarities["run begun at a trigger"] += 1

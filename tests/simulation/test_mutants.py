@@ -78,7 +78,7 @@ def test_a_mutant_is_gone_when_its_hunt_is_over() -> None:
 def test_a_mutant_whose_code_has_moved_says_so() -> None:
     with (
         pytest.raises(LookupError, match="write the patch of this mutant anew"),
-        patched([Patch("rules.decide:is_node_ready", "no such code", "")]),
+        patched([Patch("rules.drawn.joins:join_decision", "no such code", "")]),
     ):
         pass
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.engine.clock import SystemClock
-from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.handler_contract import HandlerResult, Helpers
 from anabranch.engine.queues import LocalTaskQueue
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot

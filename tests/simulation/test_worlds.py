@@ -47,8 +47,8 @@ COMMON_THERE = (
 )
 
 # Worlds whose runs begin at triggers, and have nodes that run once per item.
-OF_BEGINNINGS = (148, 316, 421, 616)
-COMMON_AT_BEGINNINGS = (
+OF_ENTRY_POINTS = (148, 316, 421, 616)
+COMMON_AT_ENTRY_POINTS = (
     "item of a node copied by a fork",
     "item of a node done",
     "item of a node recovered",
@@ -101,12 +101,12 @@ def test_pauses_missing_types_and_poison_are_met() -> None:
 
 def test_triggers_and_nodes_that_run_once_per_item_are_met() -> None:
     rarities: Counter[str] = Counter()
-    for seed in OF_BEGINNINGS:
+    for seed in OF_ENTRY_POINTS:
         outcome = simulate(seed)
         assert not outcome.violations, report(outcome)
         rarities += outcome.rarities
-    assert not [name for name in COMMON_AT_BEGINNINGS if not rarities[name]]
-    assert set(COMMON_AT_BEGINNINGS) <= set(EXPECTED)
+    assert not [name for name in COMMON_AT_ENTRY_POINTS if not rarities[name]]
+    assert set(COMMON_AT_ENTRY_POINTS) <= set(EXPECTED)
 
 
 @pytest.mark.parametrize("seed", known_seeds())

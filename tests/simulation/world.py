@@ -21,8 +21,8 @@ from anabranch.handlers import Services, builtin_types
 from anabranch.testing.memory_store.database import MemoryDatabase
 from tests.simulation.aftermath import last_look, look_how_soon, replay_completed, written_log
 from tests.simulation.character import (
-    beginning_anywhere,
     draw_character,
+    entry_point_anywhere,
     poisoned,
     repairing,
     rolling_out,
@@ -73,8 +73,8 @@ WORLDS_PER_ROUND = 24
 # Of 13 worlds of drawn runs: in these runs begin at triggers and have nodes that run once per item. 13 and the numbers
 # above have no common divisor: such worlds have pauses, repairs, gates and poison as often as others. Of the
 # kept seeds only that of their mutants has one.
-BEGINNING = frozenset({4, 5})
-WORLDS_PER_BEGINNING = 13
+ENTRY_POINT = frozenset({4, 5})
+WORLDS_PER_ENTRY_POINT = 13
 
 # Of 17 worlds of drawn runs: in this one `work` is executed by executors. Of the kept seeds only those of their mutants
 # have one.
@@ -138,8 +138,8 @@ class _World:
     def __init__(self, seed: int, choose: Choice | None) -> None:
         self._seed = seed
         character = draw_character(random.Random(f"character {seed}"), coded=is_coded(seed))
-        if seed % WORLDS_PER_BEGINNING in BEGINNING and not is_coded(seed):
-            character = beginning_anywhere(character, random.Random(f"beginnings {seed}"))
+        if seed % WORLDS_PER_ENTRY_POINT in ENTRY_POINT and not is_coded(seed):
+            character = entry_point_anywhere(character, random.Random(f"beginnings {seed}"))
         if seed % WORLDS_PER_POOLED == POOLED and not is_coded(seed):
             character = with_executors(character)
         if seed % WORLDS_PER_PAUSING == 1:

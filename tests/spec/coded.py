@@ -164,7 +164,8 @@ def matched() -> StepReport:
 def picture(state: CodedState) -> dict[str, Any]:
     """A state as plain data: everything that a later decision, or the function, could depend on."""
     steps = {
-        key: (s.kind, s.phase if not s.has_ended else None, s.attempt, s.due_at, s.events, s.names_event, s.child_id,
+        key: (s.kind, s.phase if not s.has_ended else None, s.attempt, s.due_at,
+                s.signal_wait and (s.signal_wait.events, s.signal_wait.names_event), s.child_id,
                 s.ended_seq, s.seq, s.mark, s.arguments, s.created_in, s.undone_in, s.step_cancelled,
                 s.first_seq, s.error, s.output.raw)
         for key, s in state.steps.items()
@@ -177,11 +178,11 @@ def picture(state: CodedState) -> dict[str, Any]:
         "status": state.status,
         "last seq": state.last_seq,
         "next due": state.next_due(),
-        "kept": {event: list(kept) for event, kept in state.kept.items()},
-        "waits": {event: list(waits) for event, waits in state.waits.items()},
-        "promises": list(state.promises),
+        "kept": {event: list(kept) for event, kept in state.signals.kept.items()},
+        "waits": {event: list(waits) for event, waits in state.signals.waits.items()},
+        "promises": list(state.signals.promises),
         "children": list(state.children),
-        "answers": state.signal_answers,
+        "answers": state.signals.answers,
         "bytes": state.bytes,
         "suspicion": None if state.suspicion is None else astuple(state.suspicion),
     }

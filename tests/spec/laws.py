@@ -20,6 +20,7 @@ from anabranch.engine.rules.event_payloads import left_out_by
 from anabranch.engine.rules.events import ENDINGS, TERMINALS, ActivationKey, Event, EventType, Status
 from anabranch.engine.rules.evolve import fold, outstanding
 from anabranch.engine.rules.shared.left_out import is_left_out
+from anabranch.engine.rules.shared.signals import SignalWait
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def check_decision(state: InstanceState, log: Sequence[Event], before: Before, d
     assert not before.started or state.status is not Status.PENDING, "an instance never goes back to PENDING"
     _check_commands(state, before, decision)
     if decision.events and not state.is_terminal and state.suspension is None:
-        assert not state.promises, "a signal lies beside the wait that it was promised to"
+        assert not state.signals.promises, "a signal lies beside the wait that it was promised to"
     for key, seen in before.contexts.items():
         activation = _open_activations(state).get(key)
         assert activation is None or dict(activation.context) == seen, f"the context of {key} changed after dispatch"
@@ -66,7 +67,7 @@ def check_log(state: InstanceState, log: Sequence[Event]) -> None:
         assert log[-1].type in TERMINALS, "the terminal event is the last one"
         assert not owed, f"an ended instance owes {owed}"
     else:
-        assert owed or state.waits or state.suspension, "nothing would ever move this instance again"
+        assert owed or state.signals.waits or state.suspension, "nothing would ever move this instance again"
         assert state.next_due() == min((c.due_at for c in owed if isinstance(c, Wake)), default=None)
 
 
@@ -97,13 +98,13 @@ def picture(state: InstanceState) -> dict[str, Any]:
         "timers": sorted(
             (due, seq, _key(a)) for due, seq, a in state.timers if a.due_at is not None and a.due_seq == seq
         ),
-        "kept signals": {event: [_signal(s) for s in kept.values()] for event, kept in state.kept.items()},
-        "kept count": state.kept_count,
+        "kept signals": {event: [_signal(s) for s in kept.values()] for event, kept in state.signals.kept.items()},
+        "kept count": state.signals.kept_count,
         "unfinished": list(state.unfinished),
-        "waits": {event: list(waits) for event, waits in state.waits.items()},
-        "promises": {seq: _key(wait) for seq, wait in state.promises.items()},
+        "waits": {event: list(waits) for event, waits in state.signals.waits.items()},
+        "promises": {seq: wait.key for seq, wait in state.signals.promises.items()},
         "children": {child_id: _key(wait) for child_id, wait in state.children.items()},
-        "signal answers": state.signal_answers,
+        "signal answers": state.signals.answers,
     }
     for path, scope in state.scopes.items():
         drawn[f"scope {path!r}"] = _scope(scope, state)
@@ -142,9 +143,8 @@ def _activation(activation: Activation) -> dict[str, Any]:
         "context": dict(activation.context),
         "output": None if activation.output is None else activation.output.raw,
         "handle": activation.next_handle,
-        "events": activation.events,
+        "signal wait": None if activation.signal_wait is None else _signal_wait(activation.signal_wait),
         "child": activation.child_id,
-        "promised": None if activation.promised is None else _signal(activation.promised),
         "region": None
         if region is None
         else {
@@ -177,6 +177,10 @@ def _progress(run: LoopRun) -> dict[str, Any]:
 
 def _signal(signal: Any) -> tuple[int, str, bytes]:
     return signal.seq, signal.event, signal.payload.raw
+
+
+def _signal_wait(wait: SignalWait) -> tuple[Any, ...]:
+    return wait.key, wait.events, wait.names_event, None if wait.promised is None else _signal(wait.promised)
 
 
 def _key(activation: Activation) -> ActivationKey:

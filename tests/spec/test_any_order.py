@@ -160,9 +160,9 @@ def finish(run: Scenario) -> None:
         elif run.due:
             run.later(max(0, min(run.due.values())))
         else:
-            event, waits = next(iter(run.state.waits.items()))
+            event, waits = next(iter(run.state.signals.waits.items()))
             wait = next(iter(waits.values()))
-            match = (wait.events or {})[event]
+            match = wait.events[event]
             run.when(signal(event, None if match is None else match.value))
     raise AssertionError(f"the run does not come to an end: {run.status}, owed {run.owed}, due {run.due}")
 

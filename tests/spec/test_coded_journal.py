@@ -407,7 +407,7 @@ def test_whichever_comes_first_ends_it_and_the_others_are_kept():
     assert (decision.delivered, decision.commands) == (True, [FUNCTION])
     assert ended_as(decision) == [{"event": "reject", "payload": {"why": 1}}]
     assert run.when(SignalSent("approve", Payload.of({"by": "ada"}))).delivered is False
-    assert not run.state.waits
+    assert not run.state.signals.waits
 
 
 def test_of_kept_signals_it_takes_the_one_that_arrived_first_whatever_its_name():
@@ -457,7 +457,7 @@ def test_a_wait_without_time_takes_what_has_come_or_nothing_at_once(ask: StepRep
     run.then(SignalSent("go", Payload.of(7)))
     assert types(run.when(replace(ask, scope="#2"))) == ["NODE_WAITING now#2", "NODE_COMPLETED now#2"]
     assert run.state.steps["now", "#2"].output.value in (7, {"event": "go", "payload": 7})
-    assert not run.state.kept
+    assert not run.state.signals.kept
 
 
 # -- timers of the function ---------------------------------------------------------------

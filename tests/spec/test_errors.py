@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from anabranch.engine.rules.beginnings import BEGINNING_TYPES
 from anabranch.engine.rules.drawn.outcomes import CONTEXT_BYTES_MAX
+from anabranch.engine.rules.entry_points import ENTRY_POINT_TYPES
 from anabranch.engine.rules.graph.node_types import NodeType
 from anabranch.engine.rules.value_parts import PART_BYTES_MIN
 from tests.spec.drawings import TYPES, TypesWith, condition, drawn, loop
@@ -263,8 +263,8 @@ def test_what_iterations_write_fills_the_context_only_while_they_are_open():
     assert run.status == "COMPLETED"
 
 
-@pytest.mark.parametrize("kind", sorted(set(TYPES.names()) - BEGINNING_TYPES - {"end"}))
-def test_every_type_but_beginnings_and_end_may_fail_into_its_error_edge(kind):
+@pytest.mark.parametrize("kind", sorted(set(TYPES.names()) - ENTRY_POINT_TYPES - {"end"}))
+def test_every_type_but_entry_points_and_end_may_fail_into_its_error_edge(kind):
     run = begun(
         {
             "nodes": [{"id": "start", "type": "start"}, {"id": "a", "type": kind}, {"id": "b", "type": "set"}],

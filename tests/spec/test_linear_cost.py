@@ -35,7 +35,7 @@ def wide(branches: int, *, join_any: bool = False) -> Plan:
         node.edges = (PlanEdge("default", join),)
     start.edges = tuple(PlanEdge("default", node) for node in middle)
     root.nodes = (start, *middle, join)
-    return Plan(nodes={node.id: node for node in root.nodes}, beginnings=(start,), root=root)
+    return Plan(nodes={node.id: node for node in root.nodes}, entry_points=(start,), root=root)
 
 
 def _node(node_id: str, home: Body, *, in_count: int = 0, join_any: bool = False) -> PlanNode:

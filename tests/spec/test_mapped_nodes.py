@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.rules.beginnings import BEGINNING_TYPES
+from anabranch.engine.rules.entry_points import ENTRY_POINT_TYPES
 from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.graph.validate import analyze
 from anabranch.engine.rules.repair.fork_plan import ForkCut, ForkPlan, RecordedRun, plan_fork
@@ -241,7 +241,7 @@ def test_what_decides_how_a_run_goes_on_is_not_mapped(type_name: str):
 
 
 def test_all_other_types_are():
-    for name in set(TYPES.names()) - BEGINNING_TYPES - {"end", "condition", "switch", "loop", "cursor"}:
+    for name in set(TYPES.names()) - ENTRY_POINT_TYPES - {"end", "condition", "switch", "loop", "cursor"}:
         node = {"type": name, "forEach": "{{ctx.input}}"}
         assert "FOR_EACH_NOT_ALLOWED" not in {code for code, _ in errors(drawn("start>n", n=node))}
 

@@ -12,7 +12,7 @@ from anabranch.engine.rules import values
 from anabranch.engine.rules.coded import coded_decide as coded
 from anabranch.engine.rules.drawn import outcomes
 from anabranch.engine.rules.graph import document as graph
-from anabranch.engine.rules.shared import run_state
+from anabranch.engine.rules.shared import signals
 from anabranch.engine.rules.templates import text as template_text
 from anabranch.engine.rules.templates.expression import EXPRESSION_DEPTH_MAX
 from anabranch.engine.rules.templates.template import compile_config, compile_template, config_problems
@@ -36,7 +36,7 @@ MEGABYTE = 1_048_576
         (values.VALUE_DEPTH_MAX, 64),
         (outcomes.CONTEXT_BYTES_MAX, 16 * MEGABYTE),
         (intake.TEXT_BYTES_MAX, 16 * MEGABYTE),
-        (run_state.SIGNALS_KEPT_MAX, 10_000),
+        (signals.SIGNALS_KEPT_MAX, 10_000),
         (coded.STEPS_MAX, 10_000),
         (transition.BATCH_TRANSITIONS_MAX, 256),
         (transition.BATCH_BYTES_MAX, 4 * MEGABYTE),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anabranch.engine.handling import Helpers
+from anabranch.engine.handler_contract import Helpers
 from anabranch.engine.rules.drawn.drawn_state import NO_CONTEXT
 from anabranch.engine.rules.event_payloads import SignalAwaited, left_out_by
 from anabranch.engine.rules.events import ENDINGS, ActivationKey, EventType, Status
@@ -265,9 +265,9 @@ def test_the_history_shows_until_when_a_wait_is_prolonged() -> None:
     run = begun(drawn("start>w, start>x")).then(asks_for("w", "paid", timeout_ms=10_000), failed("x"))
     run.reopened(closed_ms=3_600_000)
     (waits,) = (each for each in activations_of(run.log, left_out=left_out_by(run.log)) if each.node_id == "w")
-    (wait,) = run.state.waits["paid"].values()
+    (key,) = run.state.signals.waits["paid"]
     assert isinstance(waits.waits_for, SignalAwaited)
-    assert waits.waits_for.due_at == wait.due_at
+    assert waits.waits_for.due_at == run.state.activation(*key).due_at
 
 
 def test_stretches_of_rows_are_merged_and_found() -> None:

@@ -139,8 +139,8 @@ ALL_BROKEN = (
     broken(
         "wait timeouts not moved",
         f"{_EVENTS}:instance_reopened",
-        "wait.due_at + recorded.closed_ms",
-        "wait.due_at",
+        "activation.due_at + recorded.closed_ms",
+        "activation.due_at",
         reopening.test_waits_for_signals_time_out_later_by_the_time_that_the_run_was_closed,
     ),
     broken(
@@ -209,8 +209,8 @@ ALL_BROKEN = (
     ),
     broken(
         "promised signal left",
-        f"{_FORK}._read_source",
-        "[*state.promises, *(",
+        "rules.shared.signals:RunSignals.untaken",
+        "[*self.promises, *(",
         "[*(",
         forking.test_a_signal_that_was_meant_for_an_open_wait_goes_along,
     ),

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.engine.engine_options import EngineOptions
-from anabranch.engine.handling import Handler, HandlerRegistry
+from anabranch.engine.handler_contract import Handler, HandlerRegistry
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.events import ENDINGS, Event

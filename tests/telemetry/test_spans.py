@@ -15,7 +15,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
 from anabranch.app import build, resources
-from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.handler_contract import HandlerResult, Helpers
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import SettingsError, StoreUnavailable
 from anabranch.handlers import node_type

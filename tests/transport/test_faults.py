@@ -15,7 +15,7 @@ import pytest
 from anabranch.dead_letters.dead_letters import DeadLetterRows
 from anabranch.durable.step_functions import StepFunctionHandler
 from anabranch.engine.clock import SystemClock
-from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.handler_contract import HandlerResult, Helpers
 from anabranch.engine.pool_worker import PoolTaskQueue, PoolTaskWorker, bare_head
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.graph.plan import Body, PlanNode

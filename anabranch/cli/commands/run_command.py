@@ -28,7 +28,7 @@ from anabranch.cli.output import print_document, print_note, problem_line
 from anabranch.cli.program_name import command
 from anabranch.cli.session import CommandSession, open_session
 from anabranch.deferred import deferred
-from anabranch.engine.rules.beginnings import START_TYPE
+from anabranch.engine.rules.entry_points import START_TYPE
 from anabranch.errors import InvalidRequest, NoManualStart
 from anabranch.json_input import read_workflow_file
 from anabranch.run_requests import StartOptions
@@ -146,11 +146,11 @@ async def _run(assignment: _Assignment) -> dict[str, Any]:
         if assignment.resume is not None:
             await _check_resumed(assignment, service)
             assignment.instance_id = assignment.resume
-            engine.recovery.restrict([assignment.instance_id])
-            await engine.recovery.claim_once(steal=True)
+            engine.claimer.restrict([assignment.instance_id])
+            await engine.claimer.claim_once(steal=True)
         else:
             assignment.instance_id = await _start(assignment, service)
-            engine.recovery.restrict([assignment.instance_id])
+            engine.claimer.restrict([assignment.instance_id])
         await _end(assignment, services.waits)
         return await service.get_run(assignment.instance_id, tenant_id=session.tenant)
 
@@ -177,14 +177,14 @@ async def _start(assignment: _Assignment, service: WorkflowService) -> str:
 
 def _only_trigger(definition: Mapping[str, Any]) -> str | None:
     """The trigger of a workflow that has nothing else to begin at; None: the start. Raises NoManualStart."""
-    beginnings = [node for node in graph.parse(definition).beginnings if not node.disabled]
-    if any(node.type == START_TYPE for node in beginnings):
+    entry_points = [node for node in graph.parse(definition).entry_points if not node.disabled]
+    if any(node.type == START_TYPE for node in entry_points):
         return None
-    if len(beginnings) > 1:
-        shown = ", ".join(f"{node.id} ({node.type})" for node in beginnings)
+    if len(entry_points) > 1:
+        shown = ", ".join(f"{node.id} ({node.type})" for node in entry_points)
         message = f"the workflow has no start node, and several triggers: {shown}"
-        raise NoManualStart(message, hint=f"Name the one to begin at: --trigger {beginnings[0].id}")
-    return beginnings[0].id
+        raise NoManualStart(message, hint=f"Name the one to begin at: --trigger {entry_points[0].id}")
+    return entry_points[0].id
 
 
 def _is_file(target: str) -> bool:

@@ -20,7 +20,7 @@ from anabranch.cli.output import (
 )
 from anabranch.cli.target import TargetOptions, open_target
 from anabranch.deferred import deferred
-from anabranch.engine.rules.beginnings import BEGINNING_TYPES
+from anabranch.engine.rules.entry_points import ENTRY_POINT_TYPES
 from anabranch.errors import InvalidWorkflow
 from anabranch.json_input import read_workflow_file
 
@@ -70,8 +70,8 @@ def show(
     if found["paused"] is not None:
         print_line(f"paused by {found['paused']['by']} since {found['paused']['since']}")
     for node in found["nodes"]:
-        if node["type"] in BEGINNING_TYPES and not node.get("disabled"):
-            print_line(f"begins by {_beginning(node)}")
+        if node["type"] in ENTRY_POINT_TYPES and not node.get("disabled"):
+            print_line(f"begins by {_entry_point(node)}")
     print_table(("node", "type", "name"), [[node["id"], node["type"], node.get("name")] for node in found["nodes"]])
     print_table(
         ("from", "handle", "to"),
@@ -181,7 +181,7 @@ def delete(
     print_answer({"workflow": workflow, "deleted": True}, f"workflow {workflow} is deleted", as_json=at.as_json)
 
 
-def _beginning(node: dict[str, Any]) -> str:
+def _entry_point(node: dict[str, Any]) -> str:
     """The event that starts a run at a start or trigger node, for people."""
     config = node.get("config") or {}
     match node["type"]:

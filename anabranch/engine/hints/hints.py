@@ -18,7 +18,7 @@ from contextlib import suppress
 from anabranch.engine.hints.hint_line import Channel, HintLine, VersionWatch
 from anabranch.engine.hints.leadership import Leadership
 from anabranch.engine.hints.local_peers import LocalPeers
-from anabranch.engine.poller import Poller
+from anabranch.engine.periodic_poller import Poller
 from anabranch.engine.ports import ChangeSubscriber, Clock, InstanceRow, Outcome, Transition
 from anabranch.errors import StoreUnavailable
 

@@ -1,1 +1,1 @@
-"""Which runs this process advances: leases, adoption, recovery, and changes made by other processes."""
+"""Which runs this process advances: leases, claims, adoption, and changes made by other processes."""

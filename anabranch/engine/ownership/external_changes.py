@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection
 from anabranch.engine.hints.leadership import Leadership
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.ownership.pause_watch import PauseWatch
-from anabranch.engine.poller import Poller
+from anabranch.engine.periodic_poller import Poller
 from anabranch.engine.ports import Clock, Store
 
 # With a commit after it, an external signal or cancel takes effect within the promised second.

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from itertools import islice
 
 from anabranch.engine.observers import REMEMBERED_MS, Acknowledged
-from anabranch.engine.poller import Poller
+from anabranch.engine.periodic_poller import Poller
 from anabranch.engine.ports import Clock, Epoch, Position, Store
 from anabranch.engine.rules.event_payloads import RunSuspended
 from anabranch.engine.rules.events import SuspendReason

@@ -11,7 +11,7 @@ import time
 from collections import deque
 
 from anabranch.engine.orchestrator import Orchestrator
-from anabranch.engine.poller import Poller
+from anabranch.engine.periodic_poller import Poller
 from anabranch.engine.ports import Clock, Store
 
 # Six looks per lease: extension starts with half of it left, and can be tried twice more before two thirds are over.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from anabranch.engine.periodic_poller import Poller
 from anabranch.engine.plans import PlanCache
-from anabranch.engine.poller import Poller
 from anabranch.engine.ports import Clock, Store, WorkerCode, WorkerReport
 from anabranch.errors import StoreUnavailable
 

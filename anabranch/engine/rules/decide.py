@@ -4,20 +4,20 @@
 them. `evolve` folds each event into the state at once, so the next decision sees it. Nothing is performed or stored
 here. A stimulus that no longer makes sense changes nothing.
 
-This module dispatches on the stimulus and decides joins: add a new join mode here and in `tests/spec`. `drawn.outcomes`
-handles results of handlers, ends of activations, loops and child runs; all add to one `DrawnDecisionBuilder`.
-`coded_decide` does the same for coded runs; `shared.decisions` is shared by both.
+This module dispatches on the stimulus and follows edges. `drawn.joins` decides whether the target of an edge runs;
+`drawn.outcomes` handles results of handlers, ends of activations, loops and child runs; all add to one
+`DrawnDecisionBuilder`. `coded_decide` does the same for coded runs; `shared.decisions` is shared by both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from typing import Any, assert_never
 
 from anabranch.engine.rules.coded.coded_decide import decide_coded
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.drawn.drawn_state import Activation, Phase, Scope
+from anabranch.engine.rules.drawn.joins import DISPATCH, SKIP, join_decision
 from anabranch.engine.rules.drawn.outcomes import (
     EVALUATIONS_MAX,
     LOOP_WORK_MAX,
@@ -39,17 +39,16 @@ from anabranch.engine.rules.shared.decisions import (
     NOTHING,
     Decision,
     DrawnDecisionBuilder,
-    accept_signal,
     created,
     deadline_passed,
     may_begin,
     resumed,
-    signal_known_or_refused,
     suspend,
     taken_over,
-    taking,
 )
 from anabranch.engine.rules.shared.log_limit import LogFull
+from anabranch.engine.rules.shared.signal_decisions import accept_signal, served_wait, signal_known_or_refused
+from anabranch.engine.rules.shared.signals import SignalWait
 from anabranch.engine.rules.stimuli import (
     AwaitsChild,
     AwaitsSignal,
@@ -76,19 +75,7 @@ from anabranch.engine.rules.values import NULL, Payload
 
 __all__ = ["NOTHING", "Decision", "decide"]
 
-
-class JoinDecision(Enum):
-    """What a join does, given the verdicts of its incoming edges."""
-
-    WAIT = "wait"
-    DISPATCH = "dispatch"
-    SKIP = "skip"
-
-
-# Looked up once: a member of an enum costs ten times a global before Python 3.12, and these are read for every row.
-_WAIT, _DISPATCH, _SKIP = JoinDecision
-
-_NOTHING: dict[Any, Activation] = {}
+_NOTHING: dict[Any, Any] = {}
 
 
 def decide(
@@ -156,19 +143,19 @@ def decide(
 
 
 def _start(builder: DrawnDecisionBuilder, started: Started) -> None:
-    """A start: the input, and the beginning unless its time has not come or its creator has no room."""
+    """A start: the input, and the entry point unless its time has not come or its creator has no room."""
     if created(builder, started):
         _begin(builder)
 
 
 def _begin(builder: DrawnDecisionBuilder) -> None:
-    """Dispatch the beginning that the run was started at, and skip the others."""
+    """Dispatch the entry point that the run was started at, and skip the others."""
     state = builder.state
-    beginning = state.plan.entry_points.get(state.trigger)
-    assert beginning is not None, "who starts a run has looked for its beginning"
-    builder.dispatch(beginning, "")
-    for other in state.plan.beginnings:
-        if other is not beginning:
+    entry_point = state.plan.entry_point_by_trigger.get(state.trigger)
+    assert entry_point is not None, "who starts a run has looked for its entry point"
+    builder.dispatch(entry_point, "")
+    for other in state.plan.entry_points:
+        if other is not entry_point:
             builder.skip(other, state.root)
     for ended in builder.todo:  # what only they lead to; a start evaluates nothing
         _follow(builder, *ended)
@@ -226,7 +213,7 @@ def _fire_timers(builder: DrawnDecisionBuilder) -> None:
         builder.fired(activation.due_at)
         if activation.phase is Phase.RETRYING:
             builder.dispatch(activation.node, activation.scope.path, attempt=activation.attempt + 1)
-        elif activation.events is not None:
+        elif activation.signal_wait is not None:
             complete(builder, activation, NULL, TIMEOUT_HANDLE)
         else:
             assert activation.output is not None
@@ -243,10 +230,10 @@ def _sweep(builder: DrawnDecisionBuilder) -> None:
             return
         for node in scope.body.nodes:
             if node.in_count and node.id not in scope.ended and node.id not in scope.open:
-                readiness = is_node_ready(scope, node)
-                if readiness is _DISPATCH:
+                decided = join_decision(scope, node)
+                if decided is DISPATCH:
                     builder.dispatch(node, scope.path)
-                elif readiness is _SKIP:
+                elif decided is SKIP:
                     builder.skip(node, scope)
         _propagate(builder)
         for activation in list(scope.open.values()):
@@ -273,7 +260,7 @@ def _propagate(builder: DrawnDecisionBuilder) -> None:
     """
     state, todo = builder.state, builder.todo
     stands_still = state.suspension is not None or state.is_paused
-    promises = _NOTHING if stands_still else state.promises
+    promises = _NOTHING if stands_still else state.signals.promises
     unevaluated = _NOTHING if stands_still else state.unevaluated
     while state.terminal is None:
         if builder.followed < len(todo):
@@ -299,10 +286,10 @@ def _follow(builder: DrawnDecisionBuilder, scope: Scope, node: PlanNode) -> None
         target = edge.target
         if target is None or target.id in scope.ended or target.id in scope.open:
             continue  # it leads out of the scope, or its target is decided already
-        readiness = is_node_ready(scope, target)
-        if readiness is _DISPATCH:
+        decided = join_decision(scope, target)
+        if decided is DISPATCH:
             builder.enter(target, scope.path)
-        elif readiness is _SKIP:
+        elif decided is SKIP:
             builder.skip(target, scope)
     if scope.remaining == 0:
         if scope.owner is not None:
@@ -328,11 +315,13 @@ def _complete_as_given(builder: DrawnDecisionBuilder, node: PlanNode, scope: str
         complete(builder, activation, node.given.output, node.given.handle)
 
 
-def _take_promise(builder: DrawnDecisionBuilder, wait: Activation) -> None:
+def _take_promise(builder: DrawnDecisionBuilder, wait: SignalWait) -> None:
     """Record which signal the wait takes, and complete it with the payload."""
-    note, payload = taking(wait)
-    builder.emit(EventType.NODE_WAITING, wait, note)
-    complete(builder, wait, payload, DEFAULT_HANDLE)
+    activation = builder.state.activation(*wait.key)
+    assert activation is not None, "a wait is forgotten when its activation ends"
+    note, payload = served_wait(wait)
+    builder.emit(EventType.NODE_WAITING, activation, note)
+    complete(builder, activation, payload, DEFAULT_HANDLE)
 
 
 def _build(builder: DrawnDecisionBuilder) -> Decision:
@@ -342,14 +331,3 @@ def _build(builder: DrawnDecisionBuilder) -> Decision:
             if key not in builder.unfinished_before:
                 builder.wake(loop)
     return builder.build()
-
-
-def is_node_ready(scope: Scope, node: PlanNode) -> JoinDecision:
-    """Apply the join mode. `all`: decided when every edge has a verdict, dispatched if one of them is live. `any`:
-    dispatched by the first live edge."""
-    live = scope.live.get(node.id, 0)
-    if live and node.join_any:
-        return _DISPATCH
-    if live + scope.dead.get(node.id, 0) < node.in_count:
-        return _WAIT
-    return _DISPATCH if live else _SKIP

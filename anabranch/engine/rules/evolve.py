@@ -42,7 +42,7 @@ from anabranch.engine.rules.graph.plan import AGAIN, Body, Plan, PlanNode
 from anabranch.engine.rules.shared.blame import Suspicion
 from anabranch.engine.rules.shared.left_out import is_left_out
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
-from anabranch.engine.rules.shared.run_state import EVOLVE_SHARED, close_wait, set_timer, wait
+from anabranch.engine.rules.shared.run_state import EVOLVE_SHARED, set_timer, wait
 from anabranch.engine.rules.values import NULL, Payload
 from anabranch.errors import RunError
 
@@ -331,8 +331,8 @@ def _end_activation(state: InstanceState, event: Event) -> tuple[Scope, PlanNode
     if activation is not None:
         _answered(state, activation.node, event)
         activation.due_at = None
-        if activation.events is not None:
-            close_wait(state, activation)
+        if activation.signal_wait is not None:
+            state.signals.close_wait(activation.signal_wait)
         if activation.child_id is not None:
             del state.children[activation.child_id]
         if activation.loop is not None or activation.region is not None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.handler_contract import HandlerResult, Helpers
 from anabranch.engine.rules.code_reads import names_read
 from anabranch.engine.rules.graph.node_types import SideEffects
 from anabranch.handlers.config_fields import Duration, x_ui

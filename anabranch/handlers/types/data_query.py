@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 from pydantic import Field
 
-from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.handler_contract import HandlerResult, Helpers
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.handler_contract import HandlerResult, Helpers
 from anabranch.engine.rules.duration import ACCEPTED, DURATION_MS_MAX
 from anabranch.errors import NonRetryable
 from anabranch.handlers.config_fields import Duration, Instant, x_ui

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.handler_contract import HandlerResult, Helpers
 from anabranch.errors import NodeFailure
 from anabranch.handlers.config_fields import Duration, x_ui
 from anabranch.handlers.masking import Masker

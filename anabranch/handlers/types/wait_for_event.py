@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from anabranch.engine.handling import Helpers
+from anabranch.engine.handler_contract import Helpers
 from anabranch.engine.rules.stimuli import AwaitsSignal
 from anabranch.engine.rules.values import Payload
 from anabranch.handlers.config_fields import Duration, x_ui

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from pydantic import Field
 
-from anabranch.engine.handling import HandlerResult, HandlerReturn, Helpers
+from anabranch.engine.handler_contract import HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.rules.shared.child_ids import WORKFLOW_TYPE
 from anabranch.engine.rules.stimuli import AwaitsChild
 from anabranch.handlers.config_fields import x_ui

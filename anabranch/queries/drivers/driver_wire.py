@@ -21,13 +21,13 @@ class Kind(IntEnum):
     CHECK = 2
     """Connect, look at the role, and disconnect."""
     RUN = 3
-    """Run a query: an `Order`."""
+    """Run a query: a `QueryRequest`."""
     STARTED = 4
     """Connected, and the role is fit: the time of the query begins."""
     ROWS = 5
     """A list of rows."""
     DONE = 6
-    """`{"rowCount", "reusable"}`: the process can take the next order, or is about to exit."""
+    """`{"rowCount", "reusable"}`: the process can take the next request, or is about to exit."""
     FAILED = 7
     """`{"failure", "reusable"}`."""
 

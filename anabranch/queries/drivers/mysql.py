@@ -18,8 +18,8 @@ from typing import Any
 import orjson
 
 from anabranch.errors import NodeFailure
+from anabranch.queries.drivers.driver_requests import DatabaseTarget, QueryRequest
 from anabranch.queries.drivers.memory import MemoryLimiter
-from anabranch.queries.drivers.orders import DatabaseTarget, Order
 from anabranch.queries.drivers.own_database import OWN_DATABASE, OWN_TABLES
 from anabranch.queries.drivers.serve import Send, Started
 from anabranch.queries.parameters import Bound, Document
@@ -76,15 +76,15 @@ class MysqlDriver:
         with self._connected():
             pass
 
-    def run(self, order: Order, started: Started, send: Send) -> int:
+    def run(self, request: QueryRequest, started: Started, send: Send) -> int:
         """Send the rows of a query; their number. Raises NodeFailure (QUERY_FAILED, SOURCE_REFUSED)."""
         with self._connected() as connection:
             try:
-                _prepare(connection, order)
+                _prepare(connection, request)
                 started()
-                return _count(connection, order, send)
+                return _count(connection, request, send)
             except (pymysql.Error, OSError) as error:
-                raise _fault(error, order) from None
+                raise _fault(error, request) from None
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:
@@ -214,44 +214,44 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _prepare(connection: Any, order: Order) -> None:
-    connection._read_timeout = (order.timeout_ms + _GRACE_MS) / 1000
+def _prepare(connection: Any, request: QueryRequest) -> None:
+    connection._read_timeout = (request.timeout_ms + _GRACE_MS) / 1000
     with connection.cursor() as cursor:
         cursor.execute(f"SET SESSION sql_mode = '{_SQL_MODE}'")
         cursor.execute("SET SESSION time_zone = '+00:00'")
         # Two names for one thing: MySQL counts milliseconds, MariaDB seconds.
         with contextlib.suppress(pymysql.Error):
-            cursor.execute(f"SET SESSION max_execution_time = {order.timeout_ms}")
+            cursor.execute(f"SET SESSION max_execution_time = {request.timeout_ms}")
         with contextlib.suppress(pymysql.Error):
-            cursor.execute(f"SET SESSION max_statement_time = {order.timeout_ms / 1000}")
-        cursor.execute(f"START TRANSACTION READ {'WRITE' if order.writes else 'ONLY'}")
+            cursor.execute(f"SET SESSION max_statement_time = {request.timeout_ms / 1000}")
+        cursor.execute(f"START TRANSACTION READ {'WRITE' if request.writes else 'ONLY'}")
 
 
-def _count(connection: Any, order: Order, send: Send) -> int:
+def _count(connection: Any, request: QueryRequest, send: Send) -> int:
     cursor = SSCursor(connection)
-    cursor.execute(text_of(order, connection))  # without arguments, so that a % is a %
+    cursor.execute(text_of(request, connection))  # without arguments, so that a % is a %
     gives_rows = cursor.description is not None
     collector = Collector(
         [column[0] for column in cursor.description or ()],
-        rows_max=order.rows_max,
-        bytes_max=order.bytes_max,
-        memory_max=order.memory_max,
+        rows_max=request.rows_max,
+        bytes_max=request.bytes_max,
+        memory_max=request.memory_max,
         send=send,
     )
     for row in cursor.fetchall_unbuffered() if gives_rows else ():
         collector.add(row)
     changed = cursor.rowcount
     with connection.cursor() as ending:
-        ending.execute("COMMIT" if order.writes else "ROLLBACK")
+        ending.execute("COMMIT" if request.writes else "ROLLBACK")
     collector.flush()
     return collector.count if gives_rows else max(changed, 0)
 
 
-def _fault(error: Exception, order: Order) -> NodeFailure:
+def _fault(error: Exception, request: QueryRequest) -> NodeFailure:
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     words = _words(error)
     if number in _TIMED_OUT or isinstance(error, TimeoutError) or "timed out" in words:
-        return timed_out(order.timeout_ms)
+        return timed_out(request.timeout_ms)
     if number in _READ_ONLY:
         return not_allowed(f"MySQL: {words}; a query that changes rows is declared with `writes: true`")
     if number in _UNREACHABLE or isinstance(error, OSError):
@@ -259,10 +259,10 @@ def _fault(error: Exception, order: Order) -> NodeFailure:
     return failed(f"MySQL: {words}", retryable=number in _RETRYABLE)
 
 
-def text_of(order: Order, connection: Any) -> str:
+def text_of(request: QueryRequest, connection: Any) -> str:
     """The statement with its values, quoted by the driver for this connection."""
-    values = {name: connection.escape(_adapted(order.values[name])) for name in order.names}
-    return order.render(values.__getitem__)
+    values = {name: connection.escape(_adapted(request.values[name])) for name in request.names}
+    return request.render(values.__getitem__)
 
 
 def _dial(addresses: Sequence[str], port: int, timeout_s: float) -> socket.socket:

@@ -21,9 +21,9 @@ from psycopg.adapt import AdaptersMap, Loader
 from psycopg.types.json import Jsonb
 
 from anabranch.errors import NodeFailure
+from anabranch.queries.drivers.driver_requests import DatabaseTarget, QueryRequest
 from anabranch.queries.drivers.memory import MemoryLimiter
 from anabranch.queries.drivers.nodejs_values import NODE_LOADERS
-from anabranch.queries.drivers.orders import DatabaseTarget, Order
 from anabranch.queries.drivers.own_database import OWN_DATABASE, OWN_TABLES
 from anabranch.queries.drivers.serve import Send, Started
 from anabranch.queries.parameters import Bound, Document
@@ -110,16 +110,16 @@ class PostgresqlDriver:
         self._open(_opening(writes=False, timeout_ms=self._target.connect_timeout_ms))
         self._close()
 
-    def run(self, order: Order, started: Started, send: Send) -> int:
+    def run(self, request: QueryRequest, started: Started, send: Send) -> int:
         """Send the rows of a query; their number. Raises NodeFailure (QUERY_FAILED, SOURCE_REFUSED)."""
-        connection = self._open(_opening(writes=order.writes, timeout_ms=order.timeout_ms))
+        connection = self._open(_opening(writes=request.writes, timeout_ms=request.timeout_ms))
         started()
         try:
-            count = _Execution(connection, order, send).count()
-            if order.writes:
+            count = _Execution(connection, request, send).count()
+            if request.writes:
                 connection.execute("COMMIT")
         except (psycopg.Error, OSError, RecursionError) as error:
-            failure = self._fault(error, connection, order)
+            failure = self._fault(error, connection, request)
             self._renew(connection)
             raise failure from None
         except NodeFailure:
@@ -185,17 +185,17 @@ class PostgresqlDriver:
             self._connection = None
         self._judged_at = -math.inf
 
-    def _fault(self, error: Exception, connection: psycopg.Connection[Any], order: Order) -> NodeFailure:
+    def _fault(self, error: Exception, connection: psycopg.Connection[Any], request: QueryRequest) -> NodeFailure:
         words = _first_line(error)
         state = getattr(error, "sqlstate", None) or ""
         if isinstance(error, RecursionError):
             return failed("PostgreSQL: a JSON value is nested too deep to be read")
         if state == "57014":
-            return timed_out(order.timeout_ms)
+            return timed_out(request.timeout_ms)
         if state == "25006":
             return not_allowed(f"PostgreSQL: {words}; a query that changes rows is declared with `writes: true`")
         if state == "22P02" and _ROW_TOO_LARGE in words:
-            return too_large(f"a row of more than {order.bytes_max} bytes")
+            return too_large(f"a row of more than {request.bytes_max} bytes")
         if not state and (connection.broken or connection.closed or isinstance(error, OSError)):
             return _unreachable(error)
         if state[:2] in _UNREACHABLE_CLASSES:
@@ -206,31 +206,31 @@ class PostgresqlDriver:
 class _Execution:
     """One statement, in the transaction that was opened for it."""
 
-    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], order: Order, send: Send) -> None:
+    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], request: QueryRequest, send: Send) -> None:
         self._connection = connection
-        self._order = order
+        self._request = request
         self._send = send
 
     def count(self) -> int:
         """How many rows were sent, or changed."""
-        order = self._order
-        numbers = {name: f"${number}" for number, name in enumerate(order.names, start=1)}
-        text = order.render(numbers.__getitem__)
-        values = [_adapted(order.values[name]) for name in numbers]
+        request = self._request
+        numbers = {name: f"${number}" for number, name in enumerate(request.names, start=1)}
+        text = request.render(numbers.__getitem__)
+        values = [_adapted(request.values[name]) for name in numbers]
         # A name that the query cannot know, or a column of this name would stand in for the row.
         alias = f"row_{secrets.token_hex(8)}"
-        if not order.writes:
-            return self._rows(_measured(text, alias, order.bytes_max), values)
+        if not request.writes:
+            return self._rows(_measured(text, alias, request.bytes_max), values)
         if not self._gives_rows(text):
             return self._changes(text, values)
         # PostgreSQL takes a writing WITH only at the top, so that one is sent as it is.
-        if order.verb != "with":
-            text = _measured_changes(text, alias, order.bytes_max)
+        if request.verb != "with":
+            text = _measured_changes(text, alias, request.bytes_max)
         return self._rows(text, values)
 
     def _rows(self, text: str, values: Sequence[Any]) -> int:
         with psycopg.RawCursor(self._connection) as cursor:
-            if self._order.as_in_node:
+            if self._request.as_in_node:
                 for name, loader in NODE_LOADERS.items():
                     cursor.adapters.register_loader(name, loader)
             collector: Collector | None = None
@@ -265,9 +265,9 @@ class _Execution:
     def _collector(self, cursor: psycopg.RawCursor[Any]) -> Collector:
         return Collector(
             [column.name for column in cursor.description or ()],
-            rows_max=self._order.rows_max,
-            bytes_max=self._order.bytes_max,
-            memory_max=self._order.memory_max,
+            rows_max=self._request.rows_max,
+            bytes_max=self._request.bytes_max,
+            memory_max=self._request.memory_max,
             send=self._send,
         )
 

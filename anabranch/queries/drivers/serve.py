@@ -1,4 +1,4 @@
-"""The main loop of a driver process: receives orders over a socket, and sends rows or a failure.
+"""The main loop of a driver process: receives requests over a socket, and sends rows or a failure.
 
 It holds one connection to one database, and ends with the service: the service holds the other end of a pipe; when that
 closes, SIGIO is raised here and ends the process.
@@ -17,9 +17,9 @@ from typing import Any, Protocol
 import orjson
 
 from anabranch.errors import NodeFailure
+from anabranch.queries.drivers.driver_requests import DatabaseTarget, QueryRequest, value_of_json
 from anabranch.queries.drivers.driver_wire import HEAD, Kind, frame
 from anabranch.queries.drivers.memory import ProcessMemory
-from anabranch.queries.drivers.orders import DatabaseTarget, Order, value_of_json
 from anabranch.queries.query_faults import failed, failure_as_json, out_of_memory
 
 # 1 MiB that is freed when memory runs out, so that the error can be reported.
@@ -44,16 +44,16 @@ class Driver(Protocol):
     def check(self) -> None:
         """Connect, refuse a role that may do too much, and refuse anabranch's own database."""
 
-    def run(self, order: Order, started: Started, send: Send) -> int:
+    def run(self, request: QueryRequest, started: Started, send: Send) -> int:
         """Run a query in its own transaction; returns the number of rows read or changed. Afterwards the session is
         reset or disconnected.
         """
 
 
 def serve(connection: int, lifeline: int, kind: str) -> None:
-    """Answer orders until the service closes the socket."""
+    """Answer requests until the service closes the socket."""
     _end_with(lifeline)
-    line = _OrderLine(socket.socket(fileno=connection))
+    line = _RequestLine(socket.socket(fileno=connection))
     module, name = _DRIVERS[kind]
     make = getattr(import_module(module), name)
     memory = ProcessMemory()
@@ -61,22 +61,22 @@ def serve(connection: int, lifeline: int, kind: str) -> None:
     _, target = line.receive()
     driver = make(DatabaseTarget(**orjson.loads(target)), memory)
     while True:
-        order, body = line.receive()
-        if not _answer(line, driver, order, body):
+        asked, body = line.receive()
+        if not _answer(line, driver, asked, body):
             return
 
 
-def _answer(line: _OrderLine, driver: Driver, kind: Kind, body: bytes) -> bool:
-    """Execute one order; False if this process should not take another."""
+def _answer(line: _RequestLine, driver: Driver, asked: Kind, body: bytes) -> bool:
+    """Execute one request; False if this process should not take another."""
     # Mapped, not touched: it counts against the limit, and costs nothing.
     reserve = mmap.mmap(-1, _RESERVE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     reusable = True
     try:
         count = 0
-        if kind is Kind.CHECK:
+        if asked is Kind.CHECK:
             driver.check()
         else:
-            count = driver.run(_order(body), lambda: line.send(Kind.STARTED, {}), line.send_rows)
+            count = driver.run(_request(body), lambda: line.send(Kind.STARTED, {}), line.send_rows)
         line.send(Kind.DONE, {"rowCount": count, "reusable": True})
         return True
     except NodeFailure as caught:
@@ -91,9 +91,9 @@ def _answer(line: _OrderLine, driver: Driver, kind: Kind, body: bytes) -> bool:
     return reusable
 
 
-def _order(body: bytes) -> Order:
+def _request(body: bytes) -> QueryRequest:
     sent: dict[str, Any] = orjson.loads(body)
-    return Order(**{**sent, "values": {name: value_of_json(value) for name, value in sent["values"].items()}})
+    return QueryRequest(**{**sent, "values": {name: value_of_json(value) for name, value in sent["values"].items()}})
 
 
 def _end_with(lifeline: int) -> None:
@@ -108,7 +108,7 @@ def _end_with(lifeline: int) -> None:
         os._exit(0)
 
 
-class _OrderLine:
+class _RequestLine:
     """The connection to the service."""
 
     def __init__(self, connection: socket.socket) -> None:

@@ -18,8 +18,8 @@ from urllib.parse import quote
 import orjson
 
 from anabranch.errors import NodeFailure
+from anabranch.queries.drivers.driver_requests import DatabaseTarget, QueryRequest
 from anabranch.queries.drivers.memory import TEMPORARY_FILE_BYTES, MemoryLimiter, limit_files
-from anabranch.queries.drivers.orders import DatabaseTarget, Order
 from anabranch.queries.drivers.own_database import OWN_DATABASE, OWN_TABLES
 from anabranch.queries.drivers.serve import Send, Started
 from anabranch.queries.parameters import Bound, Document
@@ -70,18 +70,20 @@ class SqliteDriver:
         except sqlite3.Error as error:
             raise _fault(error, bytes_max=0, timeout_ms=self._timeout_ms, writes=False) from None
 
-    def run(self, order: Order, started: Started, send: Send) -> int:
+    def run(self, request: QueryRequest, started: Started, send: Send) -> int:
         """Send the rows of a query; their number. Raises NodeFailure (QUERY_FAILED, SOURCE_REFUSED)."""
-        self._deadline = time.monotonic() + order.timeout_ms / 1000
+        self._deadline = time.monotonic() + request.timeout_ms / 1000
         started()
         # A query that reads writes nothing but temporary files.
-        limit_files(None if order.writes else TEMPORARY_FILE_BYTES)
+        limit_files(None if request.writes else TEMPORARY_FILE_BYTES)
         try:
-            with contextlib.closing(self._connect(writes=order.writes)) as connection:
+            with contextlib.closing(self._connect(writes=request.writes)) as connection:
                 _refuse_own(connection)
-                return self._run(connection, order, send)
+                return self._run(connection, request, send)
         except sqlite3.Error as error:
-            raise _fault(error, bytes_max=order.bytes_max, timeout_ms=order.timeout_ms, writes=order.writes) from None
+            raise _fault(
+                error, bytes_max=request.bytes_max, timeout_ms=request.timeout_ms, writes=request.writes
+            ) from None
 
     def _connect(self, *, writes: bool) -> sqlite3.Connection:
         # Never `rwc`: a query does not make files. The path is the real one, quoted, so nothing in it is an option.
@@ -102,21 +104,21 @@ class SqliteDriver:
             connection.execute(setting)
         return connection
 
-    def _run(self, connection: sqlite3.Connection, order: Order, send: Send) -> int:
+    def _run(self, connection: sqlite3.Connection, request: QueryRequest, send: Send) -> int:
         # No value may be longer than the whole answer may be: one row could fill the memory otherwise.
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, order.bytes_max)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, request.bytes_max)
         # Their first use declares them, which looks to the authorizer as if the schema were changed.
         connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')").fetchall()
-        connection.execute("BEGIN IMMEDIATE" if order.writes else "BEGIN")
-        connection.set_authorizer(_authorizer(writes=order.writes))
-        positions = {name: number for number, name in enumerate(order.names, start=1)}
-        sql = order.render(lambda name: f"?{positions[name]}")
-        cursor = connection.execute(sql, [_adapted(order.values[name]) for name in positions])
+        connection.execute("BEGIN IMMEDIATE" if request.writes else "BEGIN")
+        connection.set_authorizer(_authorizer(writes=request.writes))
+        positions = {name: number for number, name in enumerate(request.names, start=1)}
+        sql = request.render(lambda name: f"?{positions[name]}")
+        cursor = connection.execute(sql, [_adapted(request.values[name]) for name in positions])
         collector = Collector(
             [column[0] for column in cursor.description or ()],
-            rows_max=order.rows_max,
-            bytes_max=order.bytes_max,
-            memory_max=order.memory_max,
+            rows_max=request.rows_max,
+            bytes_max=request.bytes_max,
+            memory_max=request.memory_max,
             send=send,
         )
         for row in cursor:
@@ -124,7 +126,7 @@ class SqliteDriver:
         gives_rows, changed = cursor.description is not None, cursor.rowcount
         cursor.close()
         connection.set_authorizer(None)
-        connection.execute("COMMIT" if order.writes else "ROLLBACK")
+        connection.execute("COMMIT" if request.writes else "ROLLBACK")
         collector.flush()
         return collector.count if gives_rows else max(changed, 0)
 

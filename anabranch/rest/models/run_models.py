@@ -196,7 +196,7 @@ class StartTestRun(GraphModel):
     trigger: str | None = Field(
         None,
         description="The id of the trigger that it begins at, with `input` as its payload; without it the start, or the"
-        " only beginning that there is; with `from` where the other run began.",
+        " only entry point that there is; with `from` where the other run began.",
     )
     listen: bool | None = Field(
         None,

@@ -110,7 +110,7 @@ def _row_and_state(row: InstanceRow, state: AnyState) -> Iterator[tuple[DataFaul
         yield DataFault.SUSPENSION_DIFFERS, f"the row is suspended for {reasons[0]}, the log for {reasons[1]}"
     if state.is_terminal or row.status.is_terminal:
         return
-    if not (outstanding(state) or state.waits or state.promises or state.suspension):
+    if not (outstanding(state) or state.signals.has_open_waits or state.suspension):
         yield DataFault.RUN_STUCK, "it is open, and by its log nothing would ever move it again"
     due = 0 if state.running and state.suspension is None else state.next_due()
     # A run that may have killed a process is due again only some time after each crash.

@@ -75,7 +75,7 @@ class PauseVerbs(DefinitionVerbs):
     async def _unpause(self, tenant_id: str, workflow_id: str | None, actor: str | None) -> None:
         await self._store.unpause(tenant_id=tenant_id, workflow_id=workflow_id, actor=actor)
         await self._engine.pauses_changed()
-        self._engine.recovery.soon()
+        self._engine.claimer.soon()
 
 
 async def paused_by(store: Store, rows: Sequence[InstanceRow], *, tenant_id: str) -> dict[str, dict[str, Any]]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from anabranch.engine.ports import Store
-from anabranch.engine.rules.beginnings import WEBHOOK_TYPE
+from anabranch.engine.rules.entry_points import WEBHOOK_TYPE
 from anabranch.engine.rules.graph.node_types import DATA_QUERY_TYPE
 from anabranch.engine.rules.graph.problems import Problem, pointer_to, quoted
 from anabranch.engine.rules.graph.validate import Report

@@ -248,7 +248,7 @@ def _shown_at(run: as_of.RunAsOf, row: InstanceRow, scope: str | None, path: str
             for each in run.activations.values()
             if not each.has_ended and (wait := waits_for(each)) is not None
         ],
-        "signalsKept": [{"event": event, "seq": seq} for event, kept in run.state.kept.items() for seq in kept],
+        "signalsKept": [{"event": event, "seq": seq} for event, kept in run.state.signals.kept.items() for seq in kept],
         "ctx": _context(run, "" if scope is None else scope, path),
     }
 

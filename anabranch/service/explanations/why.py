@@ -343,12 +343,12 @@ def _deciders(run: RunAsOf, node_id: str, scope: str, budget: _Budget) -> Iterat
 
 
 def _begun_instead(run: RunAsOf, key: ActivationKey) -> ActivationView | None:
-    """For a beginning that was skipped: the one that the run began at."""
-    assert isinstance(run.plan, Plan), "only drawn runs have beginnings"
-    beginnings = [run.activations.get((node.id, "")) for node in run.plan.beginnings]
-    if all(each is None or each.key != key for each in beginnings):
+    """For an entry point that was skipped: the one that the run began at."""
+    assert isinstance(run.plan, Plan), "only drawn runs have entry points"
+    entry_points = [run.activations.get((node.id, "")) for node in run.plan.entry_points]
+    if all(each is None or each.key != key for each in entry_points):
         return None
-    return next((each for each in beginnings if each and each.status is not ActivationStatus.SKIPPED), None)
+    return next((each for each in entry_points if each and each.status is not ActivationStatus.SKIPPED), None)
 
 
 def _who_abandoned(run: RunAsOf, scope: str) -> ActivationView | None:

@@ -27,7 +27,7 @@ from anabranch.errors import ForkRefused, InvalidRequest, NotFound, PlanChanged,
 from anabranch.run_requests import FORK, SAME_INPUT, ForkOptions, StartOptions, check_start_key
 from anabranch.service.repair.retry_verbs import RetryVerbs
 from anabranch.service.runs.read_verbs import no_version_of
-from anabranch.service.runs.start_verbs import check_beginning, input_payload, new_run_id, root_head, test_head
+from anabranch.service.runs.start_verbs import check_entry_point, input_payload, new_run_id, root_head, test_head
 from anabranch.service.runs.testing_verbs import TestingVerbs
 
 
@@ -100,7 +100,7 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
         head, plan, definition = await self._new_head(row, options, tenant_id=tenant_id)
         _check_keys(options, source_plan, plan, log)
         trigger = _renamed(read_trigger(log[0].payload), options.renames)
-        check_beginning(plan, trigger)
+        check_entry_point(plan, trigger)
         payload = await input_payload(input_, plan, self.checks, tenant_id=tenant_id, trigger=trigger)
         source, cut, now = RecordedRun(source_plan, row.head, log), await self._cut(row, options, plan), head.created_at
         if isinstance(plan, CodedPlan):

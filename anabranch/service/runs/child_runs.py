@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.engine.handling import Helpers
+from anabranch.engine.handler_contract import Helpers
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ports import WorkflowVersion
 from anabranch.engine.rules.coded.coded_plan import CodedPlan

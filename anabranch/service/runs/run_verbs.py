@@ -6,31 +6,25 @@ engine of this process owns go through that engine, all others through the store
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-from anabranch.engine.ports import InstanceRow, ParkedRun, Store
+from anabranch.engine.ports import InstanceRow, ParkedRun
 from anabranch.engine.rules.event_payloads import RunResumed, RunSuspended
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.shared.decisions import PAUSED_HINT
-from anabranch.engine.rules.shared.run_state import SignalWaits
 from anabranch.engine.rules.stimuli import CancelRequested, PauseRequested, ResumeRequested, SignalSent
-from anabranch.engine.rules.values import Payload, check_key, checked_payload
+from anabranch.engine.rules.values import check_key, checked_payload
 from anabranch.errors import InvalidInput, RunIsTerminal, StoreUnavailable, TooManySignals, ValueNotStorable
 from anabranch.run_requests import is_run_id
 from anabranch.service.runs.read_verbs import no_run
+from anabranch.service.runs.signal_answers import SignalAnswers
 from anabranch.service.runs.start_verbs import StartVerbs
 
 # 2 s: a sweep or a count by another process, which excludes a deletion, takes some 50 ms at a time.
 DELETE_ATTEMPTS_MAX = 20
 DELETE_PAUSE_MS = 100
-
-# 16 runs: many signals usually go to few runs at a time.
-RUNS_CACHED_MAX = 16
 
 
 class RunVerbs(StartVerbs):
@@ -97,7 +91,7 @@ class RunVerbs(StartVerbs):
         signal = SignalSent(event, checked_payload({} if payload is None else payload, "the signal's payload"), key)
         head = self._engine.orchestrator.head_of(instance_id)
         if head is None:
-            answer = await self._engine.recovery.signal_parked(ParkedRun(instance_id, tenant_id), signal)
+            answer = await self._engine.claimer.signal_parked(ParkedRun(instance_id, tenant_id), signal)
         elif head.tenant_id == tenant_id:
             answer = await self._engine.orchestrator.ask(instance_id, signal)
         else:
@@ -178,64 +172,3 @@ class RunVerbs(StartVerbs):
         if answer is None:
             raise RunIsTerminal(f"run {row.head.instance_id} is {row.status.value} already")
         return answer
-
-
-@dataclass(slots=True)
-class _Folded:
-    waits: SignalWaits
-    delivered: dict[int, bool] = field(default_factory=dict)
-    """By the signal's `seq`: was a matching wait open when it arrived?"""
-    transition: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-
-class SignalAnswers:
-    """Was a matching wait open? For signals that this process did not decide itself, and for repeated keys.
-
-    Only rows about signals and waits are read, and the results are cached: with many signals to one run each row is
-    read once.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._folded: OrderedDict[str, _Folded] = OrderedDict()
-
-    async def was_delivered(self, row: InstanceRow, seq: int) -> bool:
-        """Whether a matching wait was open when the signal at `seq` arrived. The signal must be in the log."""
-        folded = self._folded_of(row)
-        async with folded.transition:
-            if seq not in folded.delivered:
-                await self._read_on(row, folded)
-            return folded.delivered[seq]
-
-    async def is_awaited(self, row: InstanceRow, event: str, payload: Payload) -> bool:
-        """Whether an open wait matches the signal and is not taken by an earlier one."""
-        folded = self._folded_of(row)
-        async with folded.transition:
-            await self._read_on(row, folded)
-            return folded.waits.oldest_wait(event, payload) is not None
-
-    async def first_answer(self, row: InstanceRow, key: str) -> bool | None:
-        """The answer of the first signal with this key; None if the log has none."""
-        folded = self._folded_of(row)
-        async with folded.transition:
-            if key not in folded.waits.signal_answers:
-                await self._read_on(row, folded)
-            return folded.waits.signal_answers.get(key)
-
-    def _folded_of(self, row: InstanceRow) -> _Folded:
-        instance_id = row.head.instance_id
-        folded = self._folded.setdefault(instance_id, _Folded(SignalWaits(row.head)))
-        self._folded.move_to_end(instance_id)
-        if len(self._folded) > RUNS_CACHED_MAX:
-            self._folded.popitem(last=False)
-        return folded
-
-    async def _read_on(self, row: InstanceRow, folded: _Folded) -> None:
-        waits = folded.waits
-        rows = await self._store.read_signal_waits(
-            row.head.instance_id, after_seq=waits.last_seq, open_waits=list(waits.open)
-        )
-        for event in rows:
-            delivered = waits.evolve(event)
-            if delivered is not None:
-                folded.delivered[event.seq] = delivered

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.poller import Poller
+from anabranch.engine.periodic_poller import Poller
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.responses import first_output
 from anabranch.engine.rules.stimuli import ChildEnded

@@ -204,7 +204,7 @@ class StartVerbs(ReadVerbs):
     async def _start(self, request: _StartRequest, found: WorkflowVersion, *, only_active: bool) -> StartedRun:
         options, tenant_id = request.options, request.tenant_id
         plan = await self._engine.plans.plan(found.workflow_id, found.version)
-        check_beginning(plan, options.trigger)
+        check_entry_point(plan, options.trigger)
         payload = await input_payload(request.input, plan, self.checks, tenant_id=tenant_id, trigger=options.trigger)
         head = root_head(
             found,
@@ -240,15 +240,15 @@ class _StartRequest:
     """When it was asked for (ms)."""
 
 
-def check_beginning(plan: AnyPlan, trigger: str | None) -> None:
+def check_entry_point(plan: AnyPlan, trigger: str | None) -> None:
     """Raise NoManualStart or UnknownTrigger if no run of the plan can begin there (None: at `start`)."""
     if isinstance(plan, CodedPlan):
         if trigger is not None:
             raise UnknownTrigger(f"a coded workflow has no nodes, and so no trigger {trigger!r}")
-    elif trigger not in plan.entry_points:
+    elif trigger not in plan.entry_point_by_trigger:
         if trigger is not None:
             raise UnknownTrigger(f"the workflow has no trigger {trigger!r} that can begin a run")
-        shown = ", ".join(f"{node.id!r} ({node.type})" for node in plan.beginnings)
+        shown = ", ".join(f"{node.id!r} ({node.type})" for node in plan.entry_points)
         raise NoManualStart(f"the workflow has no start node: its runs begin at {shown}")
 
 
@@ -268,9 +268,9 @@ async def input_payload(
     """
     bytes_max, schema = VALUE_BYTES_MAX, plan.input_schema
     if trigger is not None and not isinstance(plan, CodedPlan):
-        beginning = plan.entry_points.get(trigger)
-        if beginning is not None:
-            bytes_max = beginning.output_bytes_max
+        entry_point = plan.entry_point_by_trigger.get(trigger)
+        if entry_point is not None:
+            bytes_max = entry_point.output_bytes_max
             schema = plan.trigger_schemas.get(trigger)
     payload = checked_payload(input_, "the input", bytes_max=bytes_max)
     if schema is not None:

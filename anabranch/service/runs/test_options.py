@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.engine.rules.beginnings import WEBHOOK_TYPE
 from anabranch.engine.rules.drawn.scopes import is_item_of
+from anabranch.engine.rules.entry_points import WEBHOOK_TYPE
 from anabranch.engine.rules.events import LOOP_HANDLE
 from anabranch.engine.rules.graph.control_flow.structure import loops_around, structure_of
 from anabranch.engine.rules.graph.document import parse
@@ -21,7 +21,7 @@ from anabranch.engine.rules.history import ActivationView, value_left
 from anabranch.engine.rules.test_runs import Pin, TestRunPlan
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import InvalidRequest, ValueNotStorable, ValueTooLarge
-from anabranch.service.runs.start_verbs import check_beginning
+from anabranch.service.runs.start_verbs import check_entry_point
 
 OPTION_FIELDS = frozenset({"pins", "until", "from", "trigger", "listen"})
 
@@ -50,7 +50,7 @@ class TrialOptions:
     until: str | None = None
     origin: Origin | None = None
     trigger: str | None = None
-    """The trigger that it begins at; None: the start, or the only beginning."""
+    """The trigger that it begins at; None: the start, or the only entry point."""
     listens: bool = False
     """It begins at a webhook, and waits for a request."""
 
@@ -112,7 +112,7 @@ def read_pins(value: Any, pointer: str) -> dict[str, Pin]:
 def check_options(options: TrialOptions, plan: Plan) -> None:
     """Check that the graph has the nodes in the options. Raises InvalidRequest, which lists all problems."""
     problems = [
-        (pointer, f"no beginning leads to a node {quoted(node_id)}")
+        (pointer, f"no entry point leads to a node {quoted(node_id)}")
         for pointer, node_id in (("/until", options.until), ("/from/nodeID", _node_of(options.origin)))
         if node_id is not None and node_id not in plan.nodes
     ]
@@ -125,23 +125,23 @@ def check_options(options: TrialOptions, plan: Plan) -> None:
         raise _refusal(problems)
 
 
-def beginning_of(plan: Plan, trigger: str | None) -> str | None:
+def entry_point_of(plan: Plan, trigger: str | None) -> str | None:
     """The trigger that a test run begins at; None: the start.
 
     `plan` has what the run executes. Raises NoManualStart, UnknownTrigger.
     """
-    if trigger is None and plan.start is None and len(plan.beginnings) == 1:
-        trigger = plan.beginnings[0].id
-    check_beginning(plan, trigger)
-    return None if plan.entry_points.get(trigger) is plan.start else trigger
+    if trigger is None and plan.start is None and len(plan.entry_points) == 1:
+        trigger = plan.entry_points[0].id
+    check_entry_point(plan, trigger)
+    return None if plan.entry_point_by_trigger.get(trigger) is plan.start else trigger
 
 
 def listening_node(options: TrialOptions, plan: Plan) -> str | None:
     """The webhook that waits for a request; None: none does. Raises InvalidRequest, NoManualStart, UnknownTrigger."""
     if not options.listens:
         return None
-    trigger = beginning_of(plan, options.trigger)
-    node = plan.entry_points.get(trigger)
+    trigger = entry_point_of(plan, options.trigger)
+    node = plan.entry_point_by_trigger.get(trigger)
     if node is None or node.type != WEBHOOK_TYPE:
         message = "only a run that begins at a `webhook` can wait for a request; name it as `trigger`"
         raise _refusal([("/listen", message)])
@@ -149,11 +149,11 @@ def listening_node(options: TrialOptions, plan: Plan) -> str | None:
 
 
 def before(document: Mapping[str, Any], node_id: str) -> frozenset[str]:
-    """The nodes that lead to one, without those that it is in the body of, and without beginnings."""
+    """The nodes that lead to one, without those that it is in the body of, and without entry points."""
     graph = parse(document)
     structure = structure_of(graph)
-    beginnings = {node.id for node in graph.beginnings}
-    return frozenset(structure.before(node_id) - {node_id, *beginnings, *loops_around(node_id, structure.homes)})
+    entry_points = {node.id for node in graph.entry_points}
+    return frozenset(structure.before(node_id) - {node_id, *entry_points, *loops_around(node_id, structure.homes)})
 
 
 def pins_from(
@@ -188,8 +188,8 @@ def trial_plan(options: TrialOptions, known: Mapping[str, Pin], plan: Plan) -> T
 def _problem_of(pin: Pin, node: PlanNode | None, plan: Plan) -> _Problem | None:
     """The pointer within a pin and its problem; None if it is valid."""
     if node is None:
-        return "", "no beginning leads to a node with this id"
-    if node in plan.beginnings:
+        return "", "no entry point leads to a node with this id"
+    if node in plan.entry_points:
         return "", f"the {node.type} node cannot be pinned: its output is the input"
     if pin.handle is not None and (pin.handle not in node.handles or (node.loop and pin.handle == LOOP_HANDLE)):
         exits = ", ".join(quoted(each) for each in sorted(node.handles - ({LOOP_HANDLE} if node.loop else set())))

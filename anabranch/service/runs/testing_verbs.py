@@ -30,8 +30,8 @@ from anabranch.service.runs.test_options import (
     Origin,
     TrialOptions,
     before,
-    beginning_of,
     check_options,
+    entry_point_of,
     pins_from,
     read_options,
     trial_plan,
@@ -84,9 +84,9 @@ class TestingVerbs(RunVerbs):
         if known is not None and INPUT_FIELD not in request:
             given = known.input
         trigger = options.trigger
-        if known is not None and trigger is None and known.trigger in plan.entry_points:
+        if known is not None and trigger is None and known.trigger in plan.entry_point_by_trigger:
             trigger = known.trigger
-        trigger = beginning_of(plan, trigger)
+        trigger = entry_point_of(plan, trigger)
         if options.listens:
             payload = checked_payload({}, "the input")  # until the request is there
         else:

@@ -52,7 +52,7 @@ from anabranch.engine.rules.shared.blame import (
     may_join,
 )
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
-from anabranch.engine.rules.shared.run_state import SIGNALS_KEPT_MAX
+from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX
 from anabranch.engine.rules.shared.unrunnable import deadline_passed_unfit, nobody_fits
 from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
 from anabranch.engine.rules.values import Payload

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from anabranch.engine.poller import Poller
+from anabranch.engine.periodic_poller import Poller
 from anabranch.engine.ports import Clock
 from anabranch.engine.rules.instants import to_iso
 from anabranch.errors import AnabranchError, InvalidRequest, StoreUnavailable

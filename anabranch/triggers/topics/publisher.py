@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from anabranch.engine.poller import Poller
+from anabranch.engine.periodic_poller import Poller
 from anabranch.engine.ports import Clock
 from anabranch.errors import AnabranchError, StoreUnavailable
 from anabranch.run_requests import StartOptions

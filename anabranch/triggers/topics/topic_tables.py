@@ -14,7 +14,7 @@ import orjson
 from sqlalchemy import Connection, Select, and_, delete, func, insert, select, update
 
 from anabranch.audit.audit_recording import record_audit_event
-from anabranch.engine.rules.beginnings import TOPIC_TYPE
+from anabranch.engine.rules.entry_points import TOPIC_TYPE
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.database_errors import DuplicateRefused
 from anabranch.engine.store.sql.reading.reads import is_uuid

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from anabranch.engine.ports import InstanceRow
-from anabranch.engine.rules.beginnings import WEBHOOK_TYPE
 from anabranch.engine.rules.callbacks import callback_event
+from anabranch.engine.rules.entry_points import WEBHOOK_TYPE
 from anabranch.engine.rules.responses import WebhookResponse
 from anabranch.engine.rules.values import VALUE_BYTES_MAX
 from anabranch.errors import CallbackExpired, CallbackUsed, MethodNotAllowed, NotFound, NotListening

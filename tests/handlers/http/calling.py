@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.engine.handling import HandlerResult
+from anabranch.engine.handler_contract import HandlerResult
 from anabranch.errors import SecretUnknown
 from anabranch.handlers import NodeTypeRegistry, Services, builtin_types
 from tests.egress.servers import Server, client_allowed

@@ -12,7 +12,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from anabranch.queries.drivers.orders import Order
+from anabranch.queries.drivers.driver_requests import QueryRequest
 from anabranch.queries.lexing import SourceKind, Token, Unreadable, tokens_of
 
 VALUE = "v /*"
@@ -89,8 +89,8 @@ def rendered(tokens: Sequence[Token], text: str, kind: SourceKind) -> str:
         if token.kind == "parameter":
             pieces += [text[position : token.start], [token.value]]
             position = token.end
-    order = Order([*pieces, text[position:]], "select", {}, False, 1, 1, 1, 1)
-    return order.render(lambda name: placeholder(name, tokens, kind))
+    request = QueryRequest([*pieces, text[position:]], "select", {}, False, 1, 1, 1, 1)
+    return request.render(lambda name: placeholder(name, tokens, kind))
 
 
 def placeholder(name: str, tokens: Sequence[Token], kind: SourceKind) -> str:

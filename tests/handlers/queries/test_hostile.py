@@ -117,7 +117,7 @@ def test_driver_processes_end_with_the_service(play: Callable[[str], str]) -> No
     url = play("a drip")
     program = (
         "from anabranch.queries.driver_process import DriverProcess\n"
-        "from anabranch.queries.drivers.orders import DatabaseTarget\n"
+        "from anabranch.queries.drivers.driver_requests import DatabaseTarget\n"
         "from anabranch.queries.query_faults import Mask\n"
         "from anabranch.queries.lexing import SourceKind\n"
         f"port = {url.rpartition(':')[2].split('/')[0]}\n"

@@ -12,8 +12,8 @@ import pymysql
 import pytest
 
 from anabranch.errors import InvalidRequest, NodeFailure, SourceTooPowerful
+from anabranch.queries.drivers.driver_requests import QueryRequest
 from anabranch.queries.drivers.mysql import excess_privileges, text_of
-from anabranch.queries.drivers.orders import Order
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.parameters import Bound, Document
 from anabranch.queries.statement import read_statement
@@ -39,10 +39,10 @@ _numbers = itertools.count(1)
 def test_values_are_quoted_and_nothing_in_them_is_read_again(value: Bound, quoted: str) -> None:
     statement = read_statement("SELECT '%', :a, ':b', 5 % 2", SourceKind.MYSQL, writes=False)
     pieces = [piece if isinstance(piece, str) else [piece.value] for piece in statement.pieces]
-    order = Order(pieces, "select", {"a": value}, False, 1_000, 1, 1, 1)
+    request = QueryRequest(pieces, "select", {"a": value}, False, 1_000, 1, 1, 1)
     driver: Any = pymysql.connect(defer_connect=True, charset="utf8mb4")
     driver.server_status = 0  # what a server says that keeps to our session's sql_mode
-    assert text_of(order, driver) == f"SELECT '%',  {quoted} , ':b', 5 % 2"
+    assert text_of(request, driver) == f"SELECT '%',  {quoted} , ':b', 5 % 2"
 
 
 async def test_a_server_that_is_not_there_is_worth_another_attempt(bench: Bench) -> None:

@@ -16,7 +16,7 @@ from anabranch.handlers import builtin_types
 from anabranch.n8n.exports import read_exports
 from anabranch.n8n.importing import import_workflow
 from anabranch.n8n.maps import sql_reading
-from anabranch.queries.drivers.orders import DatabaseTarget, Order
+from anabranch.queries.drivers.driver_requests import DatabaseTarget, QueryRequest
 from anabranch.queries.drivers.postgresql import PostgresqlDriver
 from anabranch.queries.limits import Limits
 from tests.handlers.queries.conftest import TENANT, Bench, Shop
@@ -316,15 +316,15 @@ async def test_a_role_that_became_powerful_is_refused_within_seconds_on_a_connec
     )
     now = [1_000.0]
     driver = PostgresqlDriver(target, _Unlimited(), clock=lambda: now[0])
-    order = Order(["SELECT 1"], "select", {}, False, 5_000, 10, 1_000, 10_000)
+    request = QueryRequest(["SELECT 1"], "select", {}, False, 5_000, 10, 1_000, 10_000)
     with psycopg.connect(postgres_shop.owner_url, autocommit=True) as admin:
         admin.execute(f"CREATE ROLE {role} LOGIN".encode())
         try:
-            assert driver.run(order, lambda: None, lambda _: None) == 1
+            assert driver.run(request, lambda: None, lambda _: None) == 1
             admin.execute(f"ALTER ROLE {role} CREATEROLE".encode())
             now[0] += 6
             with pytest.raises(NodeFailure, match="CREATEROLE"):
-                driver.run(order, lambda: None, lambda _: None)
+                driver.run(request, lambda: None, lambda _: None)
         finally:
             admin.execute(f"DROP ROLE {role}".encode())
 

@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.errors import NodeFailure
 from anabranch.queries.driver_process import DriverProcess
-from anabranch.queries.drivers.orders import DatabaseTarget
+from anabranch.queries.drivers.driver_requests import DatabaseTarget
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.limits import Limits
 from anabranch.queries.query_faults import Mask

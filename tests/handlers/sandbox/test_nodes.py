@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.handling import HandlerResult
+from anabranch.engine.handler_contract import HandlerResult
 from anabranch.errors import NodeFailure, NonRetryable
 from anabranch.handlers import NodeTypeRegistry, load_types
 from anabranch.handlers.services import Services

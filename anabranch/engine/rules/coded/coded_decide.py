@@ -28,21 +28,23 @@ from anabranch.engine.rules.shared.decisions import (
     NOTHING,
     Decision,
     DecisionBuilder,
-    accept_signal,
     child_result,
     created,
     deadline_passed,
     may_begin,
     next_attempt,
     resumed,
-    signal_known_or_refused,
-    signal_wait,
     suspend,
     taken_over,
-    taking,
 )
 from anabranch.engine.rules.shared.log_limit import LogFull
 from anabranch.engine.rules.shared.run_state import Phase
+from anabranch.engine.rules.shared.signal_decisions import (
+    accept_signal,
+    opened_wait,
+    served_wait,
+    signal_known_or_refused,
+)
 from anabranch.engine.rules.stimuli import (
     AwaitsAnySignal,
     AwaitsChild,
@@ -310,11 +312,11 @@ def _open_wait(builder: CodedDecisionBuilder, report: StepReport, asked: AwaitsS
     """A step waits for a signal. A kept signal completes it at once; so does a timeout of zero, but not while the run
     stands still.
     """
-    note, signal = signal_wait(builder, asked)
+    note, output = opened_wait(builder, asked)
     _wait(builder, report, note)
     step = builder.state.steps[report.name, report.scope]
-    if signal is not None:
-        _complete(builder, step, signal.output(names_event=step.names_event), handle=DEFAULT_HANDLE)
+    if output is not None:
+        _complete(builder, step, output, handle=DEFAULT_HANDLE)
     elif asked.timeout_ms == 0 and not builder.state.stands_still:
         _complete(builder, step, NULL, handle=TIMEOUT_HANDLE)
 
@@ -415,18 +417,18 @@ def _step_due(builder: CodedDecisionBuilder, step: Step) -> None:
     if step.phase is Phase.RETRYING:
         builder.append(EventType.NODE_DISPATCHED, *step.key, step.attempt + 1, EMPTY, mark=step.mark)
     else:
-        _complete(builder, step, NULL, handle=TIMEOUT_HANDLE if step.events is not None else DEFAULT_HANDLE)
+        _complete(builder, step, NULL, handle=TIMEOUT_HANDLE if step.signal_wait is not None else DEFAULT_HANDLE)
 
 
 def _serve_promises(builder: CodedDecisionBuilder) -> None:
     """Let waits take the signals assigned to them, unless the run stands still."""
-    promises = builder.state.promises
+    promises = builder.state.signals.promises
     while promises and not builder.state.stands_still and not builder.state.is_terminal:
         wait = next(iter(promises.values()))
-        assert isinstance(wait, Step), "a function asks for no signal"
-        note, output = taking(wait)
-        _append(builder, EventType.NODE_WAITING, wait, note)
-        _complete(builder, wait, output, handle=DEFAULT_HANDLE)
+        step = builder.state.steps[wait.key]
+        note, output = served_wait(wait)
+        _append(builder, EventType.NODE_WAITING, step, note)
+        _complete(builder, step, output, handle=DEFAULT_HANDLE)
 
 
 def _child_ended(builder: CodedDecisionBuilder, ended: ChildEnded) -> None:

@@ -30,7 +30,6 @@ from anabranch.engine.rules.shared.run_state import (
     OpenActivation,
     Phase,
     RunState,
-    close_wait,
     instance_reopened,
     set_timer,
     wait,
@@ -346,8 +345,8 @@ def _end_step(state: CodedState, event: Event) -> Step:
     step.due_at = None
     step.ended_seq, step.ended_at = event.seq, event.created_at
     state.endings.append(step)
-    if step.events is not None:
-        close_wait(state, step)
+    if step.signal_wait is not None:
+        state.signals.close_wait(step.signal_wait)
     if step.child_id is not None:
         state.children.pop(step.child_id, None)
     _resume(state)

@@ -141,9 +141,8 @@ class Activation(OpenActivation):
         # As `OpenActivation.__init__` does, without the cost of a call.
         self.phase = _DISPATCHED
         self.attempt = 1
-        self.due_at = self.events = self.promised = self.child_id = self.redone = None
+        self.due_at = self.signal_wait = self.child_id = self.redone = None
         self.due_seq = 0
-        self.names_event = False
         self.node = node
         self.scope = scope
         self.context = context

@@ -18,9 +18,9 @@ from anabranch.engine.rules.shared.decisions import (
     child_result,
     error_about,
     next_attempt,
-    signal_wait,
 )
 from anabranch.engine.rules.shared.failures import failed_by, who_is
+from anabranch.engine.rules.shared.signal_decisions import opened_wait
 from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, ChildEnded, Failed
 from anabranch.engine.rules.templates.budget import WORK_MAX, TemplateBudget
 from anabranch.engine.rules.values import Payload
@@ -108,12 +108,12 @@ def evaluate(builder: DrawnDecisionBuilder, activation: Activation) -> None:
 
 def open_wait(builder: DrawnDecisionBuilder, activation: Activation, asked: AwaitsSignal) -> None:
     """A node waits for a signal; a kept one completes it at once."""
-    note, signal = signal_wait(builder, asked)
+    note, output = opened_wait(builder, asked)
     builder.emit(EventType.NODE_WAITING, activation, note)
-    if signal is None:
+    if output is None:
         builder.wake(activation)
     else:
-        complete(builder, activation, signal.payload, DEFAULT_HANDLE)
+        complete(builder, activation, output, DEFAULT_HANDLE)
 
 
 def open_child_wait(builder: DrawnDecisionBuilder, activation: Activation, asked: AwaitsChild) -> None:

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from anabranch.engine.rules.beginnings import START_TYPE
 from anabranch.engine.rules.callbacks import CALLBACK_TYPE, CALLBACKS_NAME
+from anabranch.engine.rules.entry_points import START_TYPE
 from anabranch.engine.rules.events import ERROR_HANDLE
 from anabranch.engine.rules.graph.control_flow.flow import Flow
 from anabranch.engine.rules.graph.control_flow.loop_entries import is_copy
@@ -193,7 +193,7 @@ class _Variables:
         before = self._flow.behind[node_id]
         schemas = [
             self._graph.input_schema or {} if each.type == START_TYPE else self._output_schema(each.id)
-            for each in self._graph.beginnings
+            for each in self._graph.entry_points
             if each.id == node_id or self._flow.node_set([each.id]) & before
         ]
         if all(schema == schemas[0] for schema in schemas):
@@ -201,7 +201,7 @@ class _Variables:
         return {"anyOf": schemas} if all(schemas) else {}
 
     def _find_dominators(self) -> dict[str, frozenset[str]]:
-        """For each node the nodes on every path from a beginning to it, without itself."""
+        """For each node the nodes on every path from an entry point to it, without itself."""
         found: dict[str, frozenset[str]] = {}
         for node_id in self._structure.order:
             parent = self._structure.parents.get(node_id)

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from anabranch.engine.rules.beginnings import START_TYPE, WEBHOOK_TYPE
 from anabranch.engine.rules.callbacks import CALLBACK_TYPE, callbacks_in_reach
+from anabranch.engine.rules.entry_points import START_TYPE, WEBHOOK_TYPE
 from anabranch.engine.rules.event_payloads import NODE_DISABLED, NODE_PINNED
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, ERROR_HANDLE
 from anabranch.engine.rules.graph import pools
@@ -120,11 +120,11 @@ class _PlanCompiler:
         self._connect()
         self._connect_regions()
         self._fill_bodies()
-        kept = [node for node in graph.beginnings if node.id in self._nodes]
+        kept = [node for node in graph.entry_points if node.id in self._nodes]
         self._give_callbacks()
         plan = Plan(
             nodes=self._nodes,
-            beginnings=tuple(self._nodes[node.id] for node in kept),
+            entry_points=tuple(self._nodes[node.id] for node in kept),
             root=self._bodies[None],
             deadline_ms=graph.deadline_ms,
             retention_ms=graph.retention_ms,
@@ -134,8 +134,8 @@ class _PlanCompiler:
         plan.needs = (*sorted(plan.types - BUILTIN_TYPES), *pools.needed(plan.pools))
         return plan
 
-    def _schema_of(self, beginning: GraphNode) -> Mapping[str, Any] | None:
-        return self._graph.input_schema if beginning.type == START_TYPE else beginning.input_schema
+    def _schema_of(self, entry_point: GraphNode) -> Mapping[str, Any] | None:
+        return self._graph.input_schema if entry_point.type == START_TYPE else entry_point.input_schema
 
     def _node(self, written: GraphNode) -> PlanNode:
         home = self._bodies[self._structure.homes[written.id]]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from anabranch.deferred import deferred
-from anabranch.engine.rules.beginnings import BEGINNING_TYPES, INPUT_SCHEMA, SINGLE_TYPES, START_TYPE, TRIGGER_TYPES
+from anabranch.engine.rules.entry_points import ENTRY_POINT_TYPES, INPUT_SCHEMA, SINGLE_TYPES, START_TYPE, TRIGGER_TYPES
 from anabranch.engine.rules.events import DEFAULT_HANDLE
 from anabranch.engine.rules.graph.fields import FieldReader
 from anabranch.engine.rules.graph.known_fields import (
@@ -120,7 +120,7 @@ class GraphNode:
 
 @dataclass(slots=True, eq=False)
 class GraphEdge:
-    """An edge between two existing nodes that does not lead to a beginning."""
+    """An edge between two existing nodes that does not lead to an entry point."""
 
     source: str
     handle: str
@@ -144,7 +144,7 @@ class Graph:
     nodes: dict[str, GraphNode] = field(default_factory=dict)
     """By id; of several nodes with one id the first."""
     edges: list[GraphEdge] = field(default_factory=list)
-    beginnings: list[GraphNode] = field(default_factory=list)
+    entry_points: list[GraphNode] = field(default_factory=list)
     """Where runs may begin, in document order."""
     input_schema: Mapping[str, Any] | None = None
     retention_ms: int | None = None
@@ -221,7 +221,7 @@ class _DocumentReader(FieldReader):
             return
         for index, node in enumerate(nodes):
             self._node(node, pointer_to("nodes", index))
-        self._check_beginnings()
+        self._check_entry_points()
         for index, edge in enumerate(edges):
             self._edge(edge, pointer_to("edges", index))
 
@@ -271,20 +271,20 @@ class _DocumentReader(FieldReader):
             self.error("BAD_INPUT_SCHEMA", f"the input schema: {message}", whole, node_id=node_id)
         return None if problems else schema
 
-    def _check_beginnings(self) -> None:
-        beginnings = [node for node in self._graph.nodes.values() if node.type in BEGINNING_TYPES]
-        self._graph.beginnings = beginnings
-        if not beginnings:
+    def _check_entry_points(self) -> None:
+        entry_points = [node for node in self._graph.nodes.values() if node.type in ENTRY_POINT_TYPES]
+        self._graph.entry_points = entry_points
+        if not entry_points:
             hint = "Add a start node or a trigger; runs begin there."
             self.error("NO_START", "no node of type 'start' and no trigger", "/nodes", hint=hint)
         for type_name in SINGLE_TYPES:
-            of_type = [node for node in beginnings if node.type == type_name]
+            of_type = [node for node in entry_points if node.type == type_name]
             code = "SEVERAL_STARTS" if type_name == START_TYPE else "SEVERAL_WORKFLOW_CALLS"
             for node in of_type[1:]:
                 message = f"{quoted(node.id)} is a second {type_name} node beside {quoted(of_type[0].id)}"
                 hint = "Keep one; several edges may leave it."
                 self.error(code, message, node.pointer, node_id=node.id, hint=hint)
-        for node in beginnings:
+        for node in entry_points:
             if node.type in TRIGGER_TYPES:
                 node.input_schema = self._input_schema(node.config, f"{node.pointer}/config", node_id=node.id)
 
@@ -424,7 +424,7 @@ class _DocumentReader(FieldReader):
         handle = self.text(value, "sourceHandle", pointer, edge_id=edge_id)
         if source is None or target is None:
             return
-        if target.type in BEGINNING_TYPES:
+        if target.type in ENTRY_POINT_TYPES:
             message = f"the edge leads from {quoted(source.id)} into the {target.type} node {quoted(target.id)}"
             hint = "To repeat work, put it into the body of a loop node."
             target_pointer = pointer + "/downstreamNodeID"

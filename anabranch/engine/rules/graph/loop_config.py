@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anabranch.engine.rules.beginnings import BEGINNING_TYPES
+from anabranch.engine.rules.entry_points import ENTRY_POINT_TYPES
 
 LOOP_TYPE = "loop"
 
@@ -24,7 +24,7 @@ FOR_EACH = "forEach"
 MAPPING_FIELDS = ("concurrency", "onItemError", "batchSize")
 """Beside `forEach`: the fields of a mapped node, which its loop has by the same names in its config."""
 
-NEVER_MAPPED = BEGINNING_TYPES | {"end", "condition", "switch", CURSOR_TYPE, LOOP_TYPE}
+NEVER_MAPPED = ENTRY_POINT_TYPES | {"end", "condition", "switch", CURSOR_TYPE, LOOP_TYPE}
 """These types decide where a run continues, so one of them cannot represent many items."""
 
 # 100,000 items: each iteration leaves rows; split larger work into child runs.

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from anabranch.engine.rules.beginnings import START_TYPE, WORKFLOW_CALL_TYPE
 from anabranch.engine.rules.drawn.scopes import is_item_of
+from anabranch.engine.rules.entry_points import START_TYPE, WORKFLOW_CALL_TYPE
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, ELSE_HANDLE
 from anabranch.engine.rules.graph.loop_config import CURSOR_TYPE, LOOP_TYPE
 from anabranch.engine.rules.graph.pools import DEFAULT_POOL
@@ -244,7 +244,7 @@ class Plan:
 
     nodes: dict[str, PlanNode]
     """Reachable nodes by id."""
-    beginnings: tuple[PlanNode, ...]
+    entry_points: tuple[PlanNode, ...]
     """Where a run may begin. It begins at one of them; the others are skipped at once."""
     root: Body
     needs: tuple[str, ...] = ()
@@ -258,25 +258,25 @@ class Plan:
     trigger_schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Of the input of a run that names where it begins, by that id."""
 
-    entry_points: Mapping[str | None, PlanNode] = field(init=False)
-    """The beginnings that are not disabled, by id; under None the start node, where runs without a trigger begin."""
+    entry_point_by_trigger: Mapping[str | None, PlanNode] = field(init=False)
+    """The entry points that are not disabled, by id; under None the start node, where runs without a trigger begin."""
 
     def __post_init__(self) -> None:
-        points: dict[str | None, PlanNode] = {node.id: node for node in self.beginnings if node.given is None}
+        points: dict[str | None, PlanNode] = {node.id: node for node in self.entry_points if node.given is None}
         start = next((node for node in points.values() if node.type == START_TYPE), None)
         if start is not None:
             points[None] = start
-        self.entry_points = points
+        self.entry_point_by_trigger = points
 
     @property
     def start(self) -> PlanNode | None:
         """The node at which a run begins that somebody starts."""
-        return self.entry_points.get(None)
+        return self.entry_point_by_trigger.get(None)
 
     @property
     def called(self) -> PlanNode | None:
         """The node at which a run begins that another run starts."""
-        points = self.entry_points.values()
+        points = self.entry_point_by_trigger.values()
         return next((node for node in points if node.type == WORKFLOW_CALL_TYPE), None) or self.start
 
     def node_at(self, node_id: str, scope: str) -> PlanNode | None:
@@ -296,5 +296,5 @@ class Plan:
     def types(self) -> frozenset[str]:
         """The types of its nodes, but for those that are not executed. A disabled trigger counts: who does not know the
         type does not know that the run may begin elsewhere."""
-        nodes = (node for node in self.nodes.values() if node.given is None or node in self.beginnings)
+        nodes = (node for node in self.nodes.values() if node.given is None or node in self.entry_points)
         return frozenset(node.type if node.item is None else node.item.type for node in nodes)

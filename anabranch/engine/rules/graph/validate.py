@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.engine.rules.beginnings import START_TYPE, WEBHOOK_TYPE
+from anabranch.engine.rules.entry_points import START_TYPE, WEBHOOK_TYPE
 from anabranch.engine.rules.graph.analysis import analysis_of
 from anabranch.engine.rules.graph.control_flow.structure import Structure, structure_of
 from anabranch.engine.rules.graph.document import DOCUMENT_BYTES_MAX, TITLE_LENGTH_MAX, Graph, parse
@@ -219,7 +219,7 @@ def _mapping_problems(graph: Graph) -> Iterator[Problem]:
 def _path_problems(graph: Graph) -> Iterator[Problem]:
     """Webhooks of one workflow with one path. Asked at save alone, too."""
     owners: dict[str, str] = {}
-    for node in graph.beginnings:
+    for node in graph.entry_points:
         path = node.config.get("path") if node.type == WEBHOOK_TYPE and not node.disabled else None
         if not isinstance(path, str):
             continue

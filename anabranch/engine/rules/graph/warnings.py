@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from anabranch.engine.rules.beginnings import BEGINNING_TYPES, START_TYPE, WEBHOOK_TYPE
 from anabranch.engine.rules.callbacks import CALLBACK_TYPE, CALLBACKS_NAME
+from anabranch.engine.rules.entry_points import ENTRY_POINT_TYPES, START_TYPE, WEBHOOK_TYPE
 from anabranch.engine.rules.events import (
     DEFAULT_HANDLE,
     DONE_HANDLE,
@@ -56,7 +56,7 @@ WAITING_TYPES = frozenset({"delay", "waitForEvent", CALLBACK_TYPE, "workflow"})
 _ONLY_HANDLES = frozenset({DEFAULT_HANDLE, DONE_HANDLE, LOOP_HANDLE})
 
 # Every type but these has an `error` handle; an error edge is impossible there.
-TYPES_WITHOUT_ERROR = BEGINNING_TYPES | {"end"}
+TYPES_WITHOUT_ERROR = ENTRY_POINT_TYPES | {"end"}
 
 
 def warnings_of(graph: Graph, structure: Structure) -> list[Problem]:
@@ -108,7 +108,7 @@ def _unreachable(graph: Graph, structure: Structure) -> Iterator[Problem]:
 
 
 def _ways_in(graph: Graph) -> str:
-    return "the start" if [node.type for node in graph.beginnings] == [START_TYPE] else "any beginning"
+    return "the start" if [node.type for node in graph.entry_points] == [START_TYPE] else "any entry point"
 
 
 def _error_edges(graph: Graph, structure: Structure) -> Iterator[Problem]:
@@ -149,7 +149,7 @@ def _timeouts(graph: Graph, structure: Structure) -> Iterator[Problem]:
 
 def _responses(graph: Graph, flow: Flow) -> Iterator[Problem]:
     """`respond` nodes that no webhook waits for, and webhooks that wait for one in vain."""
-    webhooks = [node for node in graph.beginnings if node.type == WEBHOOK_TYPE and not node.disabled]
+    webhooks = [node for node in graph.entry_points if node.type == WEBHOOK_TYPE and not node.disabled]
     awaiting = [node for node in webhooks if node.config.get("respond") == "respondNode"]
     responding = [
         node_id for node_id in flow.behind if graph.nodes[node_id].type == RESPOND_TYPE and not is_copy(node_id)
@@ -174,7 +174,7 @@ def _responses(graph: Graph, flow: Flow) -> Iterator[Problem]:
 
 def _open_webhooks(graph: Graph) -> Iterator[Problem]:
     """Webhooks without authentication."""
-    for node in graph.beginnings:
+    for node in graph.entry_points:
         if node.type == WEBHOOK_TYPE and not node.disabled and _auth_kind(node) == "none":
             message = f"everybody who knows the path of {quoted(node.id)} can start runs: it has no authentication"
             hint = "Set `auth`, or choose a long random path."

@@ -189,9 +189,8 @@ class _Fork:
                 self._opened[key] = event
             elif event.type in ENDINGS:
                 self._endings[key] = event
-        kept = sorted([*state.promises, *(seq for signals in state.kept.values() for seq in signals)])
         rows = {event.seq: event for event in source.log}
-        received = (read_signal(rows[seq].payload) for seq in kept)
+        received = (read_signal(rows[seq].payload) for seq in state.signals.untaken())
         self._kept = [SignalSent(each.event, each.content, each.key) for each in received]
 
     def _old_key(self, key: ActivationKey) -> ActivationKey:

@@ -1,8 +1,8 @@
 """The result of a decision, its builder, and the decisions that drawn and coded runs share.
 
 Pure. `decide` and `coded_decide` write into a builder. Each event is numbered, stamped and folded into the state at
-once, so the next line sees it. Shared are creation, deadline, takeovers, suspension, signals, waits, retries and
-children. `transitions` reads the result.
+once, so the next line sees it. Shared are creation, deadline, takeovers, suspension, retries and children, and in
+`signal_decisions` signals. `transitions` reads the result.
 """
 
 from __future__ import annotations
@@ -24,9 +24,6 @@ from anabranch.engine.rules.event_payloads import (
     RunFailedPayload,
     RunResumed,
     RunSuspended,
-    SignalAwaited,
-    SignalReceived,
-    SignalTaken,
 )
 from anabranch.engine.rules.events import TERMINALS, ActivationKey, Event, EventType, Status, SuspendReason
 from anabranch.engine.rules.evolve import AnyState, evolve, outstanding
@@ -35,16 +32,13 @@ from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.shared.child_ids import WORKFLOW_TYPE
 from anabranch.engine.rules.shared.log_limit import ROWS_ALWAYS_TAKEN, LogFull
 from anabranch.engine.rules.shared.retry import RETRY_AFTER_MS_MAX, RetryPolicy
-from anabranch.engine.rules.shared.run_state import SIGNALS_KEPT_MAX, KeptSignal, OpenActivation
+from anabranch.engine.rules.shared.run_state import OpenActivation
 from anabranch.engine.rules.stimuli import (
-    AwaitsAnySignal,
-    AwaitsSignal,
     ChildEnded,
     Failed,
     LeaseAcquired,
     PauseRequested,
     ResumeRequested,
-    SignalSent,
     Started,
 )
 from anabranch.engine.rules.values import EMPTY, VALUE_BYTES_MAX, Payload
@@ -369,45 +363,6 @@ def resumed(builder: AnyDecisionBuilder, asked: ResumeRequested) -> bool:
     builder.append(EventType.INSTANCE_RESUMED, "", "", 0, RunResumed(asked.by).payload)
     builder.commands += sorted(outstanding(builder.state) - owed_meanwhile, key=repr)
     return True
-
-
-def signal_known_or_refused(builder: AnyDecisionBuilder, signal: SignalSent) -> Decision | None:
-    """The answer for a signal whose key has arrived before, or that exceeds the limit of kept signals; None: accept
-    it."""
-    state = builder.state
-    if signal.key is not None and signal.key in state.signal_answers:
-        return Decision(delivered=state.signal_answers[signal.key])
-    if state.kept_count >= SIGNALS_KEPT_MAX and state.oldest_wait(signal.event, signal.payload) is None:
-        return Decision(refused="TOO_MANY_SIGNALS")
-    return None
-
-
-def accept_signal(builder: AnyDecisionBuilder, signal: SignalSent) -> bool:
-    """Record a signal. True if a matching wait was open."""
-    waited_for = builder.state.oldest_wait(signal.event, signal.payload) is not None
-    arrived = SignalReceived(signal.event, signal.payload, signal.key)
-    builder.append(EventType.SIGNAL_RECEIVED, "", "", 0, arrived.payload)
-    return waited_for
-
-
-def signal_wait(
-    builder: AnyDecisionBuilder, asked: AwaitsSignal | AwaitsAnySignal
-) -> tuple[Payload, KeptSignal | None]:
-    """The payload of NODE_WAITING for a signal, and the kept signal that the wait takes at once, if one matches."""
-    names_event = isinstance(asked, AwaitsAnySignal)
-    events = asked.events if isinstance(asked, AwaitsAnySignal) else {asked.event: asked.match}
-    due_at = None if asked.timeout_ms is None else builder.now + asked.timeout_ms
-    signal: KeptSignal | None = builder.state.oldest_signal(events)
-    taken = None if signal is None else SignalTaken(signal.event, signal.seq)
-    return SignalAwaited(events, names_event, due_at, taken).payload, signal
-
-
-def taking(wait: OpenActivation) -> tuple[Payload, Payload]:
-    """The payload of NODE_WAITING for a wait that consumes its signal, and the output of the wait."""
-    signal = wait.promised
-    assert signal is not None, "only who was promised a signal takes one"
-    output = signal.output(names_event=wait.names_event)
-    return SignalTaken(signal.event, signal.seq).payload, output
 
 
 def next_attempt(

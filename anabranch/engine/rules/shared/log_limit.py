@@ -1,6 +1,6 @@
 """The size limit of a log, and how a run ends that reaches it.
 
-Pure. Decisions check each of their own rows, stores check signals from outside, and recovery checks the row of a run
+Pure. Decisions check each of their own rows, stores check signals from outside, and a claim checks the row of a run
 before it reads the log.
 """
 

@@ -1,11 +1,8 @@
 """The state that all runs share, drawn or coded, and how the events that both have change it: head, open activations,
-timers, signals and waits, children, suspensions, the end.
+timers, children, suspensions, the end. Signals and the waits for them are in `signals`.
 
 `drawn_state` and `coded_state` build on it; code that needs only this works for both. Plain objects that only `evolve`
-changes. The service uses `SignalWaits` alone.
-
-One signal goes to one wait: the oldest open one of its event whose `match` matches. A wait takes the oldest matching
-kept signal.
+changes.
 """
 
 from __future__ import annotations
@@ -17,8 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar
-
-import orjson
 
 from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch, Wake
 from anabranch.engine.rules.event_payloads import (
@@ -34,16 +29,15 @@ from anabranch.engine.rules.event_payloads import (
     read_reopened,
     read_signal,
     read_suspension,
-    read_wait,
-    signal_taken,
 )
-from anabranch.engine.rules.events import ENDINGS, ActivationKey, Event, EventType, Status, SuspendReason
+from anabranch.engine.rules.events import ActivationKey, Event, EventType, Status, SuspendReason
 from anabranch.engine.rules.shared.blame import Blame, Suspicion
 from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.rules.shared.left_out import NOTHING_LEFT_OUT, Ranges
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT
+from anabranch.engine.rules.shared.signals import RunSignals, SignalWait
 from anabranch.engine.rules.value_parts import Division, StoredValue
-from anabranch.engine.rules.values import NULL, DividedPayload, Payload, is_superset
+from anabranch.engine.rules.values import DividedPayload, Payload
 
 
 @dataclass(slots=True)
@@ -89,35 +83,8 @@ class InstanceHead:
     """The run whose outcomes it began with."""
 
 
-# 10,000 kept signals: enough for any sensible backlog, and quick to fold. Beyond it the sender gets 429.
-SIGNALS_KEPT_MAX = 10_000
-
 # 64 entries: in a smaller heap, removing stale entries costs more than it frees.
 TIMERS_KEPT_MIN = 64
-
-
-@dataclass(frozen=True, slots=True)
-class KeptSignal:
-    """A signal that no wait has taken yet."""
-
-    seq: int
-    event: str
-    payload: Payload
-
-    def output(self, *, names_event: bool) -> Payload:
-        """The output of a wait that takes the signal: its payload, or `{"event", "payload"}`."""
-        if not names_event:
-            return self.payload
-        raw = orjson.dumps({"event": self.event, "payload": orjson.Fragment(self.payload.raw)})
-        return Payload({"event": self.event, "payload": self.payload.value}, raw)
-
-
-def fits(match: Payload | None, payload: Payload) -> bool:
-    """True if a signal's payload satisfies a wait's `match`; a wait without `match` takes every payload."""
-    return match is None or is_superset(payload.value, match.value)
-
-
-_NO_SIGNALS: dict[int, KeptSignal] = {}
 
 
 class Phase(Enum):
@@ -149,7 +116,7 @@ class Redone:
 class OpenActivation(ABC):
     """An open activation of any kind: dispatched and not ended yet."""
 
-    __slots__ = ("attempt", "child_id", "due_at", "due_seq", "events", "names_event", "phase", "promised", "redone")
+    __slots__ = ("attempt", "child_id", "due_at", "due_seq", "phase", "redone", "signal_wait")
 
     def __init__(self) -> None:
         self.phase = _DISPATCHED
@@ -157,12 +124,8 @@ class OpenActivation(ABC):
         self.due_at: int | None = None
         self.due_seq = 0
         """The row that set `due_at`: two attempts may be due at the same time, and only the later one counts."""
-        self.events: Mapping[str, Payload | None] | None = None
-        """The signals that a wait asks for, each with its `match`; None for delays."""
-        self.names_event = False
-        """Its output says which of them has come."""
-        self.promised: KeptSignal | None = None
-        """A signal that arrived for this wait and is not recorded as taken yet."""
+        self.signal_wait: SignalWait | None = None
+        """Set if it waits for a signal; None for delays."""
         self.child_id: str | None = None
         """The run whose end this waits for."""
         self.redone: Redone | None = None
@@ -199,16 +162,13 @@ class RunState(ABC, Generic[Open, Runs]):
         "children",
         "head",
         "is_paused",
-        "kept",
-        "kept_count",
         "last_seq",
         "log_bytes",
         "log_limit",
         "on_trial",
         "outcome",
-        "promises",
         "running",
-        "signal_answers",
+        "signals",
         "started",
         "suspended_at",
         "suspension",
@@ -219,7 +179,6 @@ class RunState(ABC, Generic[Open, Runs]):
         "unevaluated",
         "values",
         "values_bytes",
-        "waits",
     )
 
     def __init__(self, head: InstanceHead) -> None:
@@ -256,17 +215,9 @@ class RunState(ABC, Generic[Open, Runs]):
         """A heap longer than this is cleared of what does not hold any more."""
         self.suspicion: Suspicion | None = None
         """The run may have killed a process; None: it is above suspicion."""
-        self.kept: dict[str, dict[int, KeptSignal]] = {}
-        """Signals that no wait has taken, by event and seq, oldest first."""
-        self.kept_count = 0
-        self.waits: dict[str, dict[ActivationKey, Open]] = {}
-        """Open waits that no signal was promised to, by event and (node id, scope), oldest first."""
-        self.promises: dict[int, Open] = {}
-        """Open waits whose signal has arrived and is not recorded as taken yet, by its seq, oldest first."""
         self.children: dict[str, Open] = {}
         """Open waits for the end of a child, by its id."""
-        self.signal_answers: dict[str, bool] = {}
-        """For each signal key: was a fitting wait open when it arrived?"""
+        self.signals = RunSignals()
 
     def keep_parts(self, division: Division) -> DividedPayload:
         """The payload of a new row with large parts: what the run has already, it has once."""
@@ -372,26 +323,6 @@ class RunState(ABC, Generic[Open, Runs]):
             heapq.heappop(self.timers)
         return None
 
-    def oldest_wait(self, event: str, payload: Payload) -> Open | None:
-        """The oldest open wait that this signal matches and that has no other signal assigned."""
-        for wait in self.waits.get(event, {}).values():
-            assert wait.events is not None, "what waits for a signal has a name for it"
-            if fits(wait.events[event], payload):
-                return wait
-        return None
-
-    def oldest_signal(self, events: Mapping[str, Payload | None]) -> KeptSignal | None:
-        """The oldest kept signal that matches a wait for these."""
-        oldest = None
-        for event, match in events.items():
-            for signal in self.kept.get(event, _NO_SIGNALS).values():
-                if oldest is not None and oldest.seq < signal.seq:
-                    break
-                if fits(match, signal.payload):
-                    oldest = signal
-                    break
-        return oldest
-
     def own_due_times(self) -> Iterator[int]:
         """Due times of the instance itself: its deadline, and its start time while it has not begun."""
         if self.head.deadline_at is not None:
@@ -405,16 +336,9 @@ AnyRun: TypeAlias = RunState[Any, Any]
 
 
 def signal_received(state: AnyRun, event: Event) -> None:
-    """Assign a signal to the oldest open wait that it matches, or keep it."""
+    """Promise a signal to the oldest open wait that it matches, or keep it."""
     arrived = read_signal(event.payload)
-    signal = KeptSignal(event.seq, arrived.event, arrived.content)
-    wait = state.oldest_wait(arrived.event, arrived.content)
-    if wait is None:
-        _keep(state, signal)
-    else:
-        _promise(state, signal, wait)
-    if arrived.key is not None:
-        state.signal_answers[arrived.key] = wait is not None
+    state.signals.receive(event.seq, arrived)
 
 
 def instance_recovered(state: AnyRun, event: Event) -> None:
@@ -445,10 +369,11 @@ def instance_reopened(state: AnyRun, event: Event) -> None:
         activation = state.activation(each.node_id, each.scope)
         if activation is not None:
             _redo(state, activation, each, recorded, event)
-    for wait in {wait.key: wait for waits in state.waits.values() for wait in waits.values()}.values():
-        if wait.due_at is not None:
+    for key in state.signals.unpromised_waits():
+        activation = state.activation(*key)
+        if activation is not None and activation.due_at is not None:
             # No signal could arrive meanwhile.
-            set_timer(state, wait, wait.due_at + recorded.closed_ms, event.seq)
+            set_timer(state, activation, activation.due_at + recorded.closed_ms, event.seq)
 
 
 def _redo(state: AnyRun, activation: OpenActivation, redo: Redo, recorded: RunReopened, event: Event) -> None:
@@ -476,21 +401,15 @@ def instance_ended(state: AnyRun, event: Event) -> None:
 
 def wait(state: RunState[Open, Any], activation: Open, recorded: Waiting, seq: int) -> None:
     """Make the activation wait for a time, a signal or a child; or note that its wait has taken a signal."""
-    taken = signal_taken(recorded)
-    if taken is not None:
-        take_signal(state, activation, taken)
+    if isinstance(recorded, SignalAwaited | SignalTaken):
+        if activation.signal_wait is None:
+            activation.signal_wait = SignalWait(activation.key)
+        state.signals.wait_recorded(activation.signal_wait, recorded)
     if activation.phase is Phase.WAITING:
         return
     activation.phase = Phase.WAITING
     activation.due_at = None
-    if isinstance(recorded, SignalTaken):
-        activation.events = {recorded.event: None}
-    elif isinstance(recorded, SignalAwaited):
-        activation.events, activation.names_event = recorded.events, recorded.names_event
-        if taken is None:
-            for event_name in recorded.events:
-                state.waits.setdefault(event_name, {})[activation.key] = activation
-    elif isinstance(recorded, ChildAwaited):
+    if isinstance(recorded, ChildAwaited):
         activation.child_id = recorded.child_id
         state.children[recorded.child_id] = activation
     if isinstance(recorded, DelayStarted | SignalAwaited) and recorded.due_at is not None:
@@ -501,55 +420,6 @@ def set_timer(state: RunState[Open, Any], activation: Open, due_at: int, seq: in
     """The activation is due then (ms), as the row with this seq says."""
     activation.due_at, activation.due_seq = due_at, seq
     state.add_timer(activation, due_at, seq)
-
-
-def take_signal(state: RunState[Open, Any], activation: Open, taken: SignalTaken) -> None:
-    """Let the wait take the signal, which was assigned to it or kept until now."""
-    if activation.promised is not None and activation.promised.seq == taken.seq:
-        activation.promised = None
-        del state.promises[taken.seq]
-        return
-    signals = state.kept[taken.event]
-    del signals[taken.seq]
-    if not signals:
-        del state.kept[taken.event]
-    state.kept_count -= 1
-
-
-def close_wait(state: RunState[Open, Any], activation: Open) -> None:
-    """Forget an ended wait. A signal assigned to it but not taken goes to the next wait, or is kept."""
-    _stop_waiting(state, activation)
-    signal, activation.promised = activation.promised, None
-    if signal is not None:
-        heir = state.oldest_wait(signal.event, signal.payload)
-        if heir is None:
-            del state.promises[signal.seq]
-            _keep(state, signal)
-        else:
-            _promise(state, signal, heir)
-
-
-def _keep(state: AnyRun, signal: KeptSignal) -> None:
-    signals = state.kept.setdefault(signal.event, {})
-    signals[signal.seq] = signal
-    state.kept_count += 1
-    if signal.seq != state.last_seq:  # returned by a wait that ended: it is older than its neighbours
-        state.kept[signal.event] = dict(sorted(signals.items()))
-
-
-def _promise(state: RunState[Open, Any], signal: KeptSignal, wait: Open) -> None:
-    """Assign a signal to a wait, which then waits for no other: thousands may be assigned before the first is taken."""
-    wait.promised = signal
-    state.promises[signal.seq] = wait
-    _stop_waiting(state, wait)
-
-
-def _stop_waiting(state: RunState[Open, Any], activation: Open) -> None:
-    assert activation.events is not None
-    for event in activation.events:
-        waits = state.waits.get(event, {})
-        if waits.pop(activation.key, None) is not None and not waits:
-            del state.waits[event]
 
 
 _TERMINAL_OF = {
@@ -570,56 +440,3 @@ EVOLVE_SHARED: Mapping[EventType, Callable[[AnyRun, Event], None]] = {
     EventType.INSTANCE_CANCELLED: instance_ended,
 }
 """How these events change a run of either kind."""
-
-
-class SignalWait(OpenActivation):
-    """An activation that waits for a signal."""
-
-    __slots__ = ("_key",)
-
-    def __init__(self, key: ActivationKey) -> None:
-        super().__init__()
-        self._key = key
-
-    @property
-    def key(self) -> ActivationKey:
-        """Node id and scope."""
-        return self._key
-
-
-class SignalWaits(RunState[SignalWait, SignalWait]):
-    """The waits for signals of one run and the signals assigned to them, folded from the rows about signals alone.
-    Tells whether a signal met an open wait, without reading the rest of the log.
-    """
-
-    __slots__ = ("open",)
-
-    def __init__(self, head: InstanceHead) -> None:
-        super().__init__(head)
-        self.open: dict[ActivationKey, SignalWait] = {}
-        """Waits that have not ended, those with a promised signal too."""
-
-    def activation(self, node_id: str, scope: str) -> SignalWait | None:
-        """The open wait with this key, if there is one."""
-        return self.open.get((node_id, scope))
-
-    def evolve(self, event: Event) -> bool | None:
-        """Fold the next row about signals or their waits; other rows may be missing.
-
-        For a signal, return whether a matching wait is open that has no earlier signal assigned.
-        """
-        self.last_seq = event.seq
-        key = (event.node_id, event.scope)
-        if event.type is EventType.SIGNAL_RECEIVED:
-            signal = read_signal(event.payload)
-            delivered = self.oldest_wait(signal.event, signal.content) is not None
-            signal_received(self, event)
-            if event.seq in self.kept.get(signal.event, {}):
-                # It is taken by its seq; its payload is no longer compared.
-                self.kept[signal.event][event.seq] = KeptSignal(event.seq, signal.event, NULL)
-            return delivered
-        if event.type is EventType.NODE_WAITING:
-            wait(self, self.open.setdefault(key, SignalWait(key)), read_wait(event.payload), event.seq)
-        elif event.type in ENDINGS and (ended := self.open.pop(key, None)) is not None:
-            close_wait(self, ended)
-        return None

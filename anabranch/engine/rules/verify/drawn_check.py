@@ -65,7 +65,7 @@ class DrawnCheck(RunCheck):
         self._must_fail: Event | None = None
         """The unhandled failure that ends the run."""
         self._is_terminating = False
-        self._beginning: PlanNode | None = None
+        self._entry_point: PlanNode | None = None
         """Where the run was started."""
         self._unwaited: list[Event] = []
         """Delays and waits that completed at once: right only where their outcomes were copied by a fork."""
@@ -76,7 +76,7 @@ class DrawnCheck(RunCheck):
     # -- rows -----------------------------------------------------------------------------
     def begin(self, event: Event) -> None:
         """Take INPUT_SET."""
-        self._beginning = self._plan.entry_points.get(read_trigger(event.payload))
+        self._entry_point = self._plan.entry_point_by_trigger.get(read_trigger(event.payload))
         self._root.names["input"] = [(event.seq, read_input(event.payload))]
         self._root.bytes += event.payload.weight
 
@@ -134,8 +134,8 @@ class DrawnCheck(RunCheck):
             self.note(FindingCode.ROW_UNEXPECTED, event, f"'{node.id}' does not live in scope {event.scope!r}")
             return
         owed = self._owed.pop(key, None)
-        if node is self._beginning and not event.scope:
-            for other in self._plan.beginnings:
+        if node is self._entry_point and not event.scope:
+            for other in self._plan.entry_points:
                 if other is not node:
                     self._owe(other, scope, CheckedReadiness.SKIP)
         elif self._must_fail is not None or self._is_terminating:

@@ -34,7 +34,8 @@ from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.rules.shared.left_out import Ranges, is_left_out
 from anabranch.engine.rules.shared.log_limit import LOG_TOO_LARGE
-from anabranch.engine.rules.shared.run_state import InstanceHead, KeptSignal, fits
+from anabranch.engine.rules.shared.run_state import InstanceHead
+from anabranch.engine.rules.shared.signals import KeptSignal, fits
 from anabranch.engine.rules.values import NULL, Payload, json_equal
 from anabranch.engine.rules.verify.finding import FINDINGS_MAX, Finding, FindingCode
 

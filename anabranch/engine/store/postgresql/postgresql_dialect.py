@@ -25,6 +25,7 @@ from sqlalchemy.pool import NullPool
 from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.run_filter import WantedInput
+from anabranch.engine.store.postgresql import postgresql_claim
 from anabranch.engine.store.postgresql import postgresql_statements as statements
 from anabranch.engine.store.postgresql.password_file import usable_password_file
 from anabranch.engine.store.postgresql.postgresql_commit import writing
@@ -424,7 +425,7 @@ class PostgresqlDialect:
                 "capacities": orjson.dumps(wanted.capacities.of).decode(),
                 "full": [tenant_id for tenant_id, capacity in wanted.capacities.of.items() if not capacity],
             }
-        statement = statements.claim(
+        statement = postgresql_claim.claim(
             parked=wanted.parked is not None,
             only=wanted.only is not None,
             steal=wanted.steal,

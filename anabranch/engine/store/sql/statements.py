@@ -1,7 +1,7 @@
 """Statements that every database understands, each a named function or constant.
 
 Executed by `store`, `reads` and `definitions`. What differs between databases is in `sqlite_statements` and
-`postgresql_statements`.
+`postgresql_statements`, their claims in `sqlite_claim` and `postgresql_claim`.
 """
 
 # Statements are put together from this package's own column names and conditions; values are always parameters.

@@ -42,7 +42,7 @@ from anabranch.engine.rules.event_payloads import (
 )
 from anabranch.engine.rules.events import EventType, Status, SuspendReason
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
-from anabranch.engine.rules.shared.run_state import SIGNALS_KEPT_MAX
+from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.store.sql import lost_workers, processes, statements
 from anabranch.engine.store.sql.component import CommitProgress

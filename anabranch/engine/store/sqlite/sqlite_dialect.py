@@ -42,6 +42,7 @@ from anabranch.engine.store.sql.rows import (
     events_from,
     instance_row,
 )
+from anabranch.engine.store.sqlite import sqlite_claim
 from anabranch.engine.store.sqlite import sqlite_statements as statements
 from anabranch.engine.store.sqlite.sqlite_commit import cancel, commit_transitions, one_list, values_of_events, wake
 from anabranch.engine.store.value_table import keep_values, parts_of
@@ -228,16 +229,16 @@ class SqliteDialect:
             if wanted.capacities is not None:
                 # As pairs, not as an object: SQLite would interpret a tenant's name as a JSON path.
                 parameters |= {"capacities": orjson.dumps(list(wanted.capacities.of.items())).decode()}
-            suspects = one_list(connection, statements.suspects(**due, alone=wanted.suspects.alone), **parameters)
+            suspects = one_list(connection, sqlite_claim.suspects(**due, alone=wanted.suspects.alone), **parameters)
             found = [ClaimedRow(instance_id, None, company) for instance_id, company in suspects]
             if not any(company == 1 for _, company in suspects):
                 capacity = {} if wanted.capacities is None else {"capacity": wanted.capacities.each}
-                free = one_list(connection, statements.claimable(**due), **parameters, **capacity)
+                free = one_list(connection, sqlite_claim.claimable(**due), **parameters, **capacity)
                 found += [ClaimedRow(*row) for row in free]
             if found and not any(one.lost_by for one in found):
                 ids = self.ids([one.instance_id for one in found])
                 lease = {"worker_id": wanted.worker_id, "available_at": now + wanted.lease_ms}
-                connection.execute(statements.TAKE, {"ids": ids, **lease})
+                connection.execute(sqlite_claim.TAKE, {"ids": ids, **lease})
         return found
 
     def append_external(self, connection: Connection, event: ExternalEvent, *, signals_max: int) -> InstanceRow | None:

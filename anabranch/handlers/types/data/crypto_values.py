@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.handler_contract import HandlerResult, Helpers
 from anabranch.engine.rules.templates.budget import Refused, TemplateBudget
 from anabranch.engine.rules.templates.template import compile_template
 from anabranch.errors import NonRetryable, TemplateError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from anabranch.engine.handling import HandlerResult, HandlerReturn, Helpers
+from anabranch.engine.handler_contract import HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.rules.templates.budget import WORK_MAX, Refused, TemplateBudget
 from anabranch.errors import NonRetryable
 from anabranch.handlers.types.data.items import DATA_INVALID

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from secrets import token_hex
 from urllib.parse import urlencode, urlsplit
 
-from anabranch.engine.handling import Helpers
+from anabranch.engine.handler_contract import Helpers
 from anabranch.errors import StoreUnavailable
 from anabranch.handlers.types.http.http_answer import reason_of
 from anabranch.handlers.types.http.http_auth import OAuthAuth, ServiceAccountAuth, refusal

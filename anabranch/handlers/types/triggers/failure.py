@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from anabranch.engine.rules.beginnings import FAILURE_TYPE
+from anabranch.engine.rules.entry_points import FAILURE_TYPE
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.types.triggers.trigger_spec import TriggerConfig, trigger_spec
 

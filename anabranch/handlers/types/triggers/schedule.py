@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from anabranch.engine.rules.beginnings import SCHEDULE_TYPE
 from anabranch.engine.rules.duration import format_duration
+from anabranch.engine.rules.entry_points import SCHEDULE_TYPE
 from anabranch.handlers.config_fields import Duration, x_ui
 from anabranch.handlers.spec import Problem
 from anabranch.handlers.types.triggers.trigger_spec import TriggerConfig, trigger_spec

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from anabranch.engine.rules.beginnings import TOPIC_TYPE
+from anabranch.engine.rules.entry_points import TOPIC_TYPE
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import Problem
 from anabranch.handlers.types.triggers.trigger_spec import TriggerConfig, trigger_spec

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import Field
 
-from anabranch.engine.rules.beginnings import INPUT_SCHEMA
+from anabranch.engine.rules.entry_points import INPUT_SCHEMA
 from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig, Problem

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from anabranch.engine.rules.beginnings import WEBHOOK_TYPE
+from anabranch.engine.rules.entry_points import WEBHOOK_TYPE
 from anabranch.handlers.config_fields import Duration, x_ui
 from anabranch.handlers.spec import NodeConfig
 from anabranch.handlers.types.triggers.trigger_spec import TriggerConfig, trigger_spec

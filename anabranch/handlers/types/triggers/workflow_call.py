@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.engine.rules.beginnings import WORKFLOW_CALL_TYPE
+from anabranch.engine.rules.entry_points import WORKFLOW_CALL_TYPE
 from anabranch.handlers.types.triggers.trigger_spec import TriggerConfig, trigger_spec
 
 

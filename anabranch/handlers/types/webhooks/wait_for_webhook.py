@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from pydantic import Field
 
-from anabranch.engine.handling import Helpers
+from anabranch.engine.handler_contract import Helpers
 from anabranch.engine.rules.callbacks import CALLBACK_TIMEOUT_MS, CALLBACK_TYPE, callback_event
 from anabranch.engine.rules.stimuli import AwaitsSignal
 from anabranch.handlers.config_fields import Duration, x_ui

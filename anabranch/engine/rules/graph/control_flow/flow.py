@@ -78,7 +78,7 @@ class Flow:
         everyone = (1 << len(self._order)) - 1
         for node_id in self._order:
             edges = self._incoming[node_id]
-            # A run that begins here runs nothing that only other beginnings lead to.
+            # A run that begins here runs nothing that only other entry points lead to.
             whichever = everyone if edges else everyone & ~self._ahead[node_id] & ~self._bits[node_id]
             all_of_them = 0
             for edge in edges:

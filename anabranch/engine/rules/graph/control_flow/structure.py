@@ -2,9 +2,9 @@
 
 Pure. `validate` reports its problems, `flow` builds on it, `compile_plan` compiles it. The idea: every handle with an
 edge is a vertex of its own, between its node and the target of the edge. The body of a loop is then what the vertex of
-its `loop` handle dominates (every path from a beginning passes it), and a node belongs to the innermost such loop. An
-edge stays in its body, enters a body by the `loop` handle, or returns to the loop; any other edge crosses a border. Of
-the edges that stay, some lead back: `regions` has the loops that they close.
+its `loop` handle dominates (every path from an entry point passes it), and a node belongs to the innermost such loop.
+An edge stays in its body, enters a body by the `loop` handle, or returns to the loop; any other edge crosses a border.
+Of the edges that stay, some lead back: `regions` has the loops that they close.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from anabranch.engine.rules.graph.problems import Problem, quoted
 CYCLE_NODES_SHOWN = 12
 
 ORIGIN: Vertex = "\0"
-"""The vertex that leads to every beginning: a run takes one of these ways. No document that is read has this id."""
+"""The vertex that leads to every entry point: a run takes one of these ways. No document that is read has this id."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +41,7 @@ class Structure:
     """The structure of a graph, from its edges alone. Covers reachable nodes only, except `unreachable`."""
 
     unreachable: list[str] = field(default_factory=list)
-    """In document order; empty where there is no beginning to reach them from."""
+    """In document order; empty where there is no entry point to reach them from."""
     order: list[str] = field(default_factory=list)
     """Reachable nodes, each after those that lead to it, else in document order; empty if there are `problems`."""
     homes: dict[str, str | None] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class Structure:
 
     @property
     def is_sound(self) -> bool:
-        """True if the graph can be walked: no cycles, no crossed borders, and a beginning."""
+        """True if the graph can be walked: no cycles, no crossed borders, and an entry point."""
         return bool(self.order)
 
 
@@ -131,7 +131,7 @@ def structure_of(graph: Graph) -> Structure:
 def _structure_as_drawn(graph: Graph) -> Structure:
     structure = Structure()
     reachable = _reach(graph, structure)
-    if not graph.beginnings:
+    if not graph.entry_points:
         return structure
     inner = [edge for edge in graph.edges if edge.source in reachable]
     _find_homes(graph, inner, structure)
@@ -175,10 +175,10 @@ def loops_around(node_id: str, homes: dict[str, str | None]) -> list[str]:
 
 
 def _reach(graph: Graph, structure: Structure) -> set[str]:
-    if not graph.beginnings:
+    if not graph.entry_points:
         return set()
-    beginnings = (node.id for node in graph.beginnings)
-    reachable = reached(successors_of((edge.source, edge.target) for edge in graph.edges), beginnings)
+    entry_points = (node.id for node in graph.entry_points)
+    reachable = reached(successors_of((edge.source, edge.target) for edge in graph.edges), entry_points)
     structure.unreachable = [node_id for node_id in graph.nodes if node_id not in reachable]
     return reachable
 
@@ -189,7 +189,7 @@ def _is_loop_exit(graph: Graph, edge: GraphEdge) -> bool:
 
 def _find_homes(graph: Graph, edges: Iterable[GraphEdge], structure: Structure) -> None:
     ways: defaultdict[Vertex, dict[Vertex, None]] = defaultdict(dict)
-    ways[ORIGIN] = {node.id: None for node in graph.beginnings}
+    ways[ORIGIN] = {node.id: None for node in graph.entry_points}
     for edge in edges:
         leaving = (edge.source, edge.handle)
         ways[edge.source][leaving] = ways[leaving][edge.target] = None

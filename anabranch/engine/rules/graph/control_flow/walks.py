@@ -23,9 +23,9 @@ def successors_of(edges: Iterable[tuple[str, str]]) -> dict[str, dict[str, None]
     return successors
 
 
-def reached(successors: Successors, beginnings: Iterable[str]) -> set[str]:
+def reached(successors: Successors, starts: Iterable[str]) -> set[str]:
     """Nodes and all nodes that they lead to."""
-    found = set(beginnings)
+    found = set(starts)
     stack = list(found)
     while stack:
         for successor in successors.get(stack.pop(), ()):

@@ -1,4 +1,4 @@
-"""Several beginnings: a run begins at the one that fired, the others are skipped with it."""
+"""Several entry points: a run begins at the one that fired, the others are skipped with it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_run_that_begins_at_start_has_the_log_that_it_always_had():
 
 @pytest.mark.parametrize("mode", ["all", "any"])
 @pytest.mark.parametrize("trigger", [None, "hook", "call"])
-def test_a_join_behind_several_beginnings_goes_on_whichever_of_them_fired(mode: str, trigger: str | None):
+def test_a_join_behind_several_entry_points_goes_on_whichever_of_them_fired(mode: str, trigger: str | None):
     document = drawn("start>a, hook>b, call>j, a>j, b>j", hook=TOPIC, call=CALL, j={"joinMode": mode})
     begun = Begun(document, trigger)
     begun.complete(*{None: ("start", "a"), "hook": ("hook", "b"), "call": ("call",)}[trigger], "j")
@@ -84,7 +84,7 @@ def test_a_run_that_is_not_due_begins_at_its_trigger_once_it_is():
     assert begun.rows[1:] == ["DISPATCHED hook", "SKIPPED start", "SKIPPED a"]
 
 
-def test_a_loop_that_is_drawn_with_edges_may_be_entered_from_several_beginnings_at_one_node():
+def test_a_loop_that_is_drawn_with_edges_may_be_entered_from_several_entry_points_at_one_node():
     document = drawn("start>ask, hook>ask, ask>look, look.again>ask, look.else>out", hook=TOPIC, look=LOOK)
     assert errors(document) == []
     begun = Begun(document, "hook").complete("hook")
@@ -92,7 +92,7 @@ def test_a_loop_that_is_drawn_with_edges_may_be_entered_from_several_beginnings_
     assert begun.log[-1].scope == "ask#1"
 
 
-def test_a_loop_that_two_beginnings_enter_at_two_nodes_is_refused_naming_both():
+def test_a_loop_that_two_entry_points_enter_at_two_nodes_is_refused_naming_both():
     document = drawn("start>ask, hook>look, ask>look, look.again>ask, look.else>out", hook=TOPIC, look=LOOK)
     assert errors(document) == [("CYCLE", "e3")]
 
@@ -132,7 +132,7 @@ def test_a_crash_and_a_retry_leave_a_run_at_its_trigger():
     assert run.rows("NODE_SKIPPED") == ["start"]
 
 
-def test_a_row_that_skips_another_beginning_is_missed_by_verify():
+def test_a_row_that_skips_another_entry_point_is_missed_by_verify():
     begun = Begun(drawn("start>a, hook>b", hook=TOPIC), "hook").complete("hook")
     without = [event for event in begun.log if event.node_id != "start"]
     for seq, event in enumerate(without, start=1):
@@ -141,7 +141,7 @@ def test_a_row_that_skips_another_beginning_is_missed_by_verify():
 
 
 # -- what is refused and warned about -------------------------------------------------------
-def test_a_workflow_needs_a_beginning_but_no_start():
+def test_a_workflow_needs_an_entry_point_but_no_start():
     assert errors({"nodes": [{"id": "a", "type": "set", "config": {"values": {}}}], "edges": []}) == [
         ("NO_START", None)
     ]
@@ -158,7 +158,7 @@ def test_no_edge_leads_into_a_trigger():
     assert errors(drawn("start>hook", hook=TOPIC)) == [("EDGE_INTO_START", "e0")]
 
 
-def test_all_that_any_beginning_leads_to_is_reachable():
+def test_all_that_any_entry_point_leads_to_is_reachable():
     assert warnings(drawn("start>a, hook>b, lost>c", hook=TOPIC)) == [
         ("UNREACHABLE_NODE", "lost"),
         ("UNREACHABLE_NODE", "c"),
@@ -192,7 +192,7 @@ def test_a_disabled_trigger_begins_nothing_and_is_skipped():
     document = drawn("start>a, hook>b", hook={**TOPIC, "disabled": True})
     assert errors(document) == []
     begun = Begun(document, None)
-    assert "hook" not in begun.plan.entry_points
+    assert "hook" not in begun.plan.entry_point_by_trigger
     assert begun.rows == ["INPUT_SET", "DISPATCHED start", "SKIPPED hook", "SKIPPED b"]
     assert begun.plan.needs == ("topic",)
 

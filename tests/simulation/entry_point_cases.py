@@ -12,7 +12,7 @@ from tests.oracle.script import FATAL
 from tests.simulation.cases import SimulatedCase, case_of, changed, graph, prepared
 
 # 60 random graphs of each kind: compiled once, and used by many worlds.
-RANDOM_BEGINNING_CASES = 60
+RANDOM_ENTRY_POINT_CASES = 60
 
 _ITEMS = {"items": [3, 1, 2, 0, 4]}
 _EACH = {"forEach": "{{ctx.input.items}}"}
@@ -20,8 +20,8 @@ _SOON = {"maxAttempts": 3, "backoff": {"kind": "fixed", "base": "30ms", "max": "
 
 
 @cache
-def beginning_cases() -> tuple[SimulatedCase, ...]:
-    """Drawn by hand: joins behind several beginnings, and nodes per item that wait, fail and start runs."""
+def entry_point_cases() -> tuple[SimulatedCase, ...]:
+    """Drawn by hand: joins behind several entry points, and nodes per item that wait, fail and start runs."""
     wait = {"type": "waitForEvent", "config": {"event": "approved", "timeout": "900ms"}}
     fails = {"ms": 60, "fails": FATAL, "where": "[2]"}
     collects = {**_EACH, "concurrency": 3, "onItemError": "collect"}
@@ -63,8 +63,8 @@ def called_case() -> SimulatedCase:
 
 
 @cache
-def random_beginning_case_of(number: int) -> SimulatedCase:
-    """A random graph with several beginnings, or with nodes per item."""
+def random_entry_point_case_of(number: int) -> SimulatedCase:
+    """A random graph with several entry points, or with nodes per item."""
     case = random_case_of_triggers(number) if number % 2 else _mapped(number)
     name = f"begun-{number}" if number % 2 else f"mapped-{number}"
     return prepared(name, case, random.Random(number), predictable=number % 4 < 2)

@@ -11,7 +11,7 @@ from anabranch.engine.console.lines import Progress
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.values import EMPTY, Payload
-from anabranch.sockets.run_updates import CONTEXT_BYTES_MAX, ITERATION_NODES_MAX, RunProgress
+from anabranch.sockets.watcher_updates import CONTEXT_BYTES_MAX, ITERATION_NODES_MAX, RunProgress
 from tests.engine.conftest import TENANT, MakeProcess, Process, fresh_nodes, make_process, process
 from tests.engine.drawing import drawn, node
 from tests.engine.nodes import open_gate

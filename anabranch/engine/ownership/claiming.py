@@ -1,7 +1,8 @@
-"""Recovery: adopt runs that no worker advances: expired leases, due timers, runs that wait to start.
+"""Claim and adopt runs that no worker advances: expired leases, due timers, runs that wait to start.
 
-One statement every half second claims them, longest overdue first. Age alone never fails a run. An adopted instance is
-folded from its log, and outstanding commands are performed with the same attempt numbers.
+One statement every half second claims them, longest overdue first. `postgresql_claim` and `sqlite_claim` say which
+runs it may take; this module says how many, and what is done with them. Age alone never fails a run. An adopted
+instance is folded from its log, and outstanding commands are performed with the same attempt numbers.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from anabranch.engine.log_pages import pages_of
 from anabranch.engine.observers import Observers
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.ownership.owned_instances import OfferResult
+from anabranch.engine.periodic_poller import STOP_S, Poller
 from anabranch.engine.plans import PlanCache
-from anabranch.engine.poller import STOP_S, Poller
 from anabranch.engine.ports import CLAIM_WEIGHT_MAX, ClaimRequest, Clock, Loaded, ParkedRun, Store, TenantCapacities
 from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, new_state
 from anabranch.engine.rules.shared.run_state import InstanceHead
@@ -43,7 +44,7 @@ class _Leases:
     """Monotonic seconds just before the last request that extended them."""
 
 
-class Recovery(Poller):
+class Claimer(Poller):
     """Claims and adopts, within the limit of owned instances."""
 
     def __init__(

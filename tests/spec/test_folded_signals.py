@@ -9,8 +9,8 @@ import pytest
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.event_payloads import SignalReceived
 from anabranch.engine.rules.events import ENDINGS, ActivationKey, Event, EventType
-from anabranch.engine.rules.evolve import evolve, new_state
-from anabranch.engine.rules.shared.run_state import SignalWaits
+from anabranch.engine.rules.evolve import evolve
+from anabranch.engine.rules.shared.signals import FoldedSignals
 from anabranch.engine.rules.stimuli import LogReloaded
 from anabranch.engine.rules.values import Payload
 from tests.spec.drawings import drawn
@@ -25,10 +25,10 @@ def test_open_waits_alone_tell_what_a_signal_meets(seed: int):
     dice = random.Random(seed)
     run = begun(drawn(", ".join(f"start>w{number}" for number in range(WAITS))))
     state, now = run.state, run.now
-    waits = SignalWaits(state.head)
+    folded = FoldedSignals()
     keys: set[ActivationKey] = set()
     for event in run.log:
-        tell(waits, keys, event)
+        tell(folded, keys, event)
     unopened = [f"w{number}" for number in range(WAITS)]
     for _ in range(25):
         if state.is_terminal:
@@ -50,35 +50,35 @@ def test_open_waits_alone_tell_what_a_signal_meets(seed: int):
         else:  # past the engine: nobody decides what follows yet
             payload = SignalReceived(name, Payload.of(value), None).payload
             event = Event(state.last_seq + 1, EventType.SIGNAL_RECEIVED, "", "", 0, payload, now)
-            met = state.oldest_wait(name, Payload.of(value)) is not None
+            met = state.signals.oldest_wait(name, Payload.of(value)) is not None
             evolve(state, event)
-            assert tell(waits, keys, event) is met
+            assert tell(folded, keys, event) is met
             events = []
         for event in events:
-            tell(waits, keys, event)
+            tell(folded, keys, event)
         for event_name in "ab":
             for number in range(2):
                 asked = Payload.of({"n": number})
-                ours, theirs = waits.oldest_wait(event_name, asked), state.oldest_wait(event_name, asked)
+                ours = folded.signals.oldest_wait(event_name, asked)
+                theirs = state.signals.oldest_wait(event_name, asked)
                 assert (ours is None) == (theirs is None)
                 assert ours is None or ours.key == theirs.key
-    assert set(waits.promises) == set(state.promises)
+    assert set(folded.signals.promises) == set(state.signals.promises)
 
 
-def tell(waits: SignalWaits, keys: set[ActivationKey], event: Event) -> bool | None:
+def tell(folded: FoldedSignals, keys: set[ActivationKey], event: Event) -> bool | None:
     """What a store would read of it."""
     is_wait = event.type is EventType.NODE_WAITING and "event" in event.payload.value
     if is_wait:
         keys.add((event.node_id, event.scope))
     is_end = event.type in ENDINGS and (event.node_id, event.scope) in keys
     if is_wait or is_end or event.type is EventType.SIGNAL_RECEIVED:
-        return waits.evolve(event)
+        return folded.evolve(event)
     return None
 
 
 def test_a_key_is_answered_as_it_was_when_it_came_first():
-    state = new_state(begun(drawn("start>a")).plan, begun(drawn("start>a")).state.head)
-    waits = SignalWaits(state.head)
+    folded = FoldedSignals()
     payload = SignalReceived("go", Payload.of(1), "k").payload
-    waits.evolve(Event(5, EventType.SIGNAL_RECEIVED, "", "", 0, payload, 1))
-    assert waits.signal_answers == {"k": False}
+    folded.evolve(Event(5, EventType.SIGNAL_RECEIVED, "", "", 0, payload, 1))
+    assert folded.signals.answers == {"k": False}

@@ -1,6 +1,6 @@
 """Poller: a task that repeats a poll at an interval, soon on request, and with growing pauses while it fails.
 
-Used by leases, recovery, hints and housekeeping. It knows neither store nor clock: the poll (`look`) and the sleep are
+Used by leases, claims, hints and housekeeping. It knows neither store nor clock: the poll (`look`) and the sleep are
 arguments, so that simulation and tests use their own time.
 """
 

@@ -1,6 +1,7 @@
-"""The node types at which a run may start: `start` and the triggers.
+"""Entry points: the node types at which a run may begin, `start` and the triggers.
 
-Pure. A graph may have several beginnings. A run begins at one of them; the others are skipped in the same transaction.
+Pure. A graph may have several entry points. A run begins at one of them; the others are skipped in the same
+transaction. The API lists them as `beginnings`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ FAILURE_TYPE = "failure"
 TRIGGER_TYPES = frozenset({FAILURE_TYPE, SCHEDULE_TYPE, TOPIC_TYPE, WEBHOOK_TYPE, WORKFLOW_CALL_TYPE})
 """What begins runs apart from `start`."""
 
-BEGINNING_TYPES = TRIGGER_TYPES | {START_TYPE}
+ENTRY_POINT_TYPES = TRIGGER_TYPES | {START_TYPE}
 
 SINGLE_TYPES = (START_TYPE, WORKFLOW_CALL_TYPE)
 """At most one node of each of them is in a graph: nothing could choose between two."""

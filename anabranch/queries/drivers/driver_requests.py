@@ -1,4 +1,4 @@
-"""Orders: the messages that the service sends to a driver process.
+"""What the service sends to a driver process: the database to connect to, and queries to execute.
 
 Pure. Written by the service (`driver_process`), read by the driver process (`serve`).
 """
@@ -30,7 +30,7 @@ class DatabaseTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class QueryRequest:
     """One execution of one query."""
 
     pieces: Sequence[str | Sequence[str]]

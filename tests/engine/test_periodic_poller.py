@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine import poller as module
-from anabranch.engine.poller import APART_MS, OWED_MS_MAX, RETRY_FIRST_MS, RETRY_LAST_MS, Poller
+from anabranch.engine import periodic_poller as module
+from anabranch.engine.periodic_poller import APART_MS, OWED_MS_MAX, RETRY_FIRST_MS, RETRY_LAST_MS, Poller
 from anabranch.errors import StoreUnavailable
 from tests.durable.loop_world import VirtualLoop
 

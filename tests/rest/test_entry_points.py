@@ -1,4 +1,4 @@
-"""Workflows with several beginnings over REST: starts, test runs, children, re-runs, explanations."""
+"""Workflows with several entry points over REST: starts, test runs, children, re-runs, explanations."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_a_test_run_begins_at_the_chosen_trigger_with_its_payload(served: 
     )
 
 
-async def test_a_test_run_of_a_graph_with_one_beginning_begins_there(served: Served):
+async def test_a_test_run_of_a_graph_with_one_entry_point_begins_there(served: Served):
     graph = several("one", start=False)
     graph["nodes"] = [node for node in graph["nodes"] if node["id"] in ("hook", "by-hook")]
     graph["edges"] = graph["edges"][:1]

@@ -26,7 +26,7 @@ from anabranch.errors import NotFound
 from anabranch.keys.access import Role
 from anabranch.rest.lists import page_of
 from anabranch.rest.models.base import Page, ResponseModel
-from anabranch.rest.routes.route import Reply, Route, RouteCall
+from anabranch.rest.routes.route import Reply, RouteCall, RouteTable
 from anabranch.service.cursors import cut, make_cursor, read_cursor
 
 _SUBJECTS = {WEBHOOK_TYPE: "path", TOPIC_TYPE: "topic", FAILURE_TYPE: "workflow"}
@@ -71,8 +71,15 @@ class WorkflowBeginningsList(ResponseModel):
     nextCursor: str | None
 
 
+ROUTES = RouteTable("triggers")
+
+
+@ROUTES.get("/v1/triggers", Role.VIEWER, {200: WorkflowBeginningsList}, query=TriggerPage, errors=(NotFound,))
 async def list_triggers(call: RouteCall) -> Reply:
-    """By name: the beginnings in each active version, and the schedules and subscriptions that were saved for it."""
+    """List what workflows begin by.
+
+    By name: the beginnings in each active version, and the schedules and subscriptions that were saved for it.
+    """
     query: TriggerPage = call.query
     workflows, tenant_id = call.services.workflows, call.tenant_id
     next_cursor = None
@@ -148,18 +155,3 @@ def _beginning(
     enabled: bool = True,
 ) -> dict[str, Any]:
     return {"type": type_name, "nodeID": node_id, "subject": subject, "savedID": saved_id, "enabled": enabled}
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/v1/triggers",
-        list_triggers,
-        "List what workflows begin by.",
-        Role.VIEWER,
-        {200: WorkflowBeginningsList},
-        query=TriggerPage,
-        errors=(NotFound,),
-        tag="triggers",
-    ),
-)

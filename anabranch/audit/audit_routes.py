@@ -1,6 +1,5 @@
 """Routes of the audit trail, with their request and response models."""
 
-# ruff: noqa: N815 -- the wire's names are camelCase
 from __future__ import annotations
 
 from typing import Any
@@ -10,7 +9,7 @@ from pydantic import AwareDatetime, Field
 from anabranch.audit.audit_trail import audit_row_as_json
 from anabranch.keys.access import Role
 from anabranch.rest.lists import page_of
-from anabranch.rest.models.base import Page, ResponseModel
+from anabranch.rest.models.base import ListModel, Page, ResponseModel
 from anabranch.rest.routes.route import Reply, RouteCall, RouteTable
 from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number
 
@@ -28,11 +27,8 @@ class AuditEntryModel(ResponseModel):
     hash: str
 
 
-class AuditPage(ResponseModel):
+class AuditPage(ListModel[AuditEntryModel]):
     """A page of the audit trail, newest first."""
-
-    items: list[AuditEntryModel]
-    nextCursor: str | None
 
 
 ROUTES = RouteTable("access")

@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, Field
 from anabranch.dead_letters.dead_letters import letter_as_json
 from anabranch.keys.access import Role
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models.base import Page, ResponseModel
+from anabranch.rest.models.base import ListModel, Page, ResponseModel
 from anabranch.rest.routes.route import Reply, RouteCall, RouteTable
 
 
@@ -28,11 +28,8 @@ class DeadLetterModel(ResponseModel):
     lastAt: AwareDatetime
 
 
-class DeadLetterList(ResponseModel):
+class DeadLetterList(ListModel[DeadLetterModel]):
     """Dead letters of the tenant, in the order of their ids."""
-
-    items: list[DeadLetterModel]
-    nextCursor: str | None
 
 
 ROUTES = RouteTable("data")

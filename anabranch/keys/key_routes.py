@@ -11,7 +11,7 @@ from anabranch.errors import NotFound
 from anabranch.keys.access import Role
 from anabranch.keys.api_keys import key_as_json
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models.base import Page, RequestModel, ResponseModel
+from anabranch.rest.models.base import ListModel, Page, RequestModel, ResponseModel
 from anabranch.rest.routes.route import Reply, RouteCall, RouteTable
 
 
@@ -47,11 +47,8 @@ class MadeKey(ResponseModel):
     role: Role
 
 
-class KeyList(ResponseModel):
+class KeyList(ListModel[KeySummary]):
     """All keys of the tenant."""
-
-    items: list[KeySummary]
-    nextCursor: str | None
 
 
 ROUTES = RouteTable("data")

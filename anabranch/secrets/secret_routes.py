@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, Field
 from anabranch.errors import SecretKeyMissing, SecretKeyWrong, SecretUnknown
 from anabranch.keys.access import Role
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models.base import Page, RequestModel, ResponseModel
+from anabranch.rest.models.base import ListModel, Page, RequestModel, ResponseModel
 from anabranch.rest.routes.route import Reply, RouteCall, RouteTable
 from anabranch.secrets.secret_store import secret_as_json
 
@@ -29,11 +29,8 @@ class SecretSummary(ResponseModel):
     updatedAt: AwareDatetime
 
 
-class SecretList(ResponseModel):
+class SecretList(ListModel[SecretSummary]):
     """All secrets of the tenant."""
-
-    items: list[SecretSummary]
-    nextCursor: str | None
 
 
 ROUTES = RouteTable("data")

@@ -25,7 +25,7 @@ from anabranch.engine.rules.duration import format_duration, parse_duration
 from anabranch.errors import NotFound
 from anabranch.keys.access import Role
 from anabranch.rest.lists import page_of
-from anabranch.rest.models.base import Page, ResponseModel
+from anabranch.rest.models.base import ListModel, Page, ResponseModel
 from anabranch.rest.routes.route import Reply, RouteCall, RouteTable
 from anabranch.service.cursors import cut, make_cursor, read_cursor
 
@@ -64,11 +64,8 @@ class WorkflowBeginnings(ResponseModel):
     beginnings: list[BeginningSummary]
 
 
-class WorkflowBeginningsList(ResponseModel):
+class WorkflowBeginningsList(ListModel[WorkflowBeginnings]):
     """Workflows of the tenant, by name."""
-
-    items: list[WorkflowBeginnings]
-    nextCursor: str | None
 
 
 ROUTES = RouteTable("triggers")

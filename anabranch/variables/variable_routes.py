@@ -11,7 +11,7 @@ from anabranch.errors import InvalidRequest, LimitReached, NotFound, VersionMism
 from anabranch.keys.access import Role
 from anabranch.rest.etags import etag, expected_number
 from anabranch.rest.lists import page_of
-from anabranch.rest.models.base import Page, RequestModel, ResponseModel
+from anabranch.rest.models.base import ListModel, Page, RequestModel, ResponseModel
 from anabranch.rest.routes.route import Header, Reply, RouteCall, RouteTable
 from anabranch.service.cursors import cut, make_cursor, read_cursor
 from anabranch.variables.saved_variables import Owner, SavedVariable, owner_of_workflow, variable_as_json
@@ -41,11 +41,8 @@ class ListedVariable(VariableWithValue):
     )
 
 
-class VariableList(ResponseModel):
+class VariableList(ListModel[ListedVariable]):
     """Variables in the order of their names."""
-
-    items: list[ListedVariable]
-    nextCursor: str | None
 
 
 _VERSION = Header("If-Match", 'The version that was read, as its ETag: `"3"`. Anything else is 412.')

@@ -18,7 +18,7 @@ from anabranch.errors import (
 from anabranch.keys.access import Role
 from anabranch.queries.saved.saved_queries import query_as_json, saved_source_as_json, source_as_json
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models.base import Form, Name, Page, ResponseModel
+from anabranch.rest.models.base import Form, ListModel, Name, Page, ResponseModel
 from anabranch.rest.routes.route import Checked, Reply, RouteCall, RouteTable
 
 
@@ -79,18 +79,12 @@ class QuerySummary(ResponseModel):
     updatedAt: AwareDatetime
 
 
-class SourceList(ResponseModel):
+class SourceList(ListModel[SourceSummary]):
     """All data sources of the tenant."""
 
-    items: list[SourceSummary]
-    nextCursor: str | None
 
-
-class QueryList(ResponseModel):
+class QueryList(ListModel[QuerySummary]):
     """All saved queries of the tenant."""
-
-    items: list[QuerySummary]
-    nextCursor: str | None
 
 
 _SOURCE_REFUSALS = (NameTaken, SecretKeyMissing, SecretKeyWrong, SourceTooPowerful)

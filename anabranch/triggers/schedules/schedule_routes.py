@@ -21,7 +21,7 @@ from anabranch.errors import (
 from anabranch.keys.access import Role
 from anabranch.rest.bodies import checked
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models.base import DayOrInstant, Form, Name, Page, RequestModel, ResponseModel
+from anabranch.rest.models.base import DayOrInstant, Form, ListModel, Name, Page, RequestModel, ResponseModel
 from anabranch.rest.models.run_models import StartedRunModel
 from anabranch.rest.routes.route import Checked, Header, Reply, RouteCall, RouteTable
 from anabranch.triggers.schedules.schedule_documents import backfill_as_json, schedule_as_json
@@ -90,11 +90,8 @@ class BackfilledRuns(ResponseModel):
     items: list[BackfilledRun]
 
 
-class ScheduleList(ResponseModel):
+class ScheduleList(ListModel[ScheduleSummary]):
     """All schedules of the tenant."""
-
-    items: list[ScheduleSummary]
-    nextCursor: str | None
 
 
 _TRIGGER_KEY = Header("Idempotency-Key", "A repeated key returns the first run.", KEY_CHARACTERS_MAX)

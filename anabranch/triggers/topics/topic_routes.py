@@ -11,7 +11,7 @@ from anabranch.engine.rules.values import KEY_CHARACTERS_MAX
 from anabranch.errors import ArmedByNode, InvalidInput, LimitReached, NotFound, ShuttingDown, TooManyPending
 from anabranch.keys.access import Role
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models.base import Form, Page, ResponseModel
+from anabranch.rest.models.base import Form, ListModel, Page, ResponseModel
 from anabranch.rest.routes.route import AnyJson, Checked, Header, Reply, RouteCall, RouteTable
 from anabranch.triggers.topics.topic_service import message_as_json, subscription_as_json
 
@@ -44,11 +44,8 @@ class PublishedMessage(ResponseModel):
     unfinished: int = Field(description="Runs that are yet to be started.")
 
 
-class SubscriptionList(ResponseModel):
+class SubscriptionList(ListModel[SubscriptionSummary]):
     """Subscriptions of the tenant."""
-
-    items: list[SubscriptionSummary]
-    nextCursor: str | None
 
 
 _MESSAGE_KEY = Header(

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from anabranch.keys.access import Role
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models.base import Page, ResponseModel
+from anabranch.rest.models.base import ListModel, Page, ResponseModel
 from anabranch.rest.routes.route import Reply, RouteCall, RouteTable
 from anabranch.triggers.webhooks.webhook_requests import hook_url
 
@@ -35,11 +35,8 @@ class WebhookSummary(ResponseModel):
     nodeID: str
 
 
-class WebhookList(ResponseModel):
+class WebhookList(ListModel[WebhookSummary]):
     """Webhooks of the tenant."""
-
-    items: list[WebhookSummary]
-    nextCursor: str | None
 
 
 ROUTES = RouteTable("triggers")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,11 +16,10 @@ from anabranch.engine.rules.instants import to_iso
 from anabranch.settings import Settings
 
 if TYPE_CHECKING:
-    from anabranch import app, migrations
+    from anabranch import migrations
     from anabranch.backups import backup as copying
     from anabranch.backups.restore_check import OpenRun, RestoreReport
 else:
-    app = deferred("anabranch.app")
     migrations = deferred("anabranch.migrations")
     copying = deferred("anabranch.backups.backup")
 
@@ -69,12 +67,9 @@ def restore_check(
     may have happened already. Exits 1 if something would happen as soon as a worker runs, 0 if not.
     """
     session = open_session(DatabaseOptions(database_url, as_json=as_json), imports=imports)
-
-    async def checked() -> RestoreReport:
-        async with app.build(session.settings).open_restore_check() as check:
-            return await (check.suspend() if suspend else check.check())
-
-    report = asyncio.run(checked())
+    report = session.ask(
+        lambda app: app.open_restore_check(), lambda check: check.suspend() if suspend else check.check()
+    )
     if as_json:
         print_document(report.as_json())
     else:

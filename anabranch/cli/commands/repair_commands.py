@@ -16,17 +16,11 @@ from anabranch.cli.options import (
 )
 from anabranch.cli.output import counted, print_document, print_line
 from anabranch.cli.target import TargetOptions, open_target
-from anabranch.deferred import deferred
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.run_requests import RetryOptions
 
 if TYPE_CHECKING:
     from anabranch.client.gateway import Gateway
-    from anabranch.histories import recorded_history
-    from anabranch.service.runs import run_view
-else:
-    recorded_history = deferred("anabranch.histories.recorded_history")
-    run_view = deferred("anabranch.service.runs.run_view")
 
 
 def retry(

@@ -102,11 +102,12 @@ def trigger(
             schedule, tenant_id=session.tenant, idempotency_key=key, actor=CLI_ACTOR
         )
     )
-    if at.as_json:
-        print_document({"instanceID": started.instance_id, "status": started.status})
-    else:
-        already = "is" if started.created else "was started before and is"
-        print_line(f"run {started.instance_id} {already} {started.status}")
+    already = "is" if started.created else "was started before and is"
+    print_answer(
+        {"instanceID": started.instance_id, "status": started.status},
+        f"run {started.instance_id} {already} {started.status}",
+        as_json=at.as_json,
+    )
 
 
 @family.command("backfill")

@@ -9,7 +9,7 @@ import typer
 from anabranch.audit.audit_log import LIMIT_DEFAULT, LIMIT_MAX
 from anabranch.audit.audit_trail import audit_row_as_json, cut_at
 from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseOptions, DatabaseUrl
-from anabranch.cli.output import print_document, print_line, print_table
+from anabranch.cli.output import counted, print_document, print_line, print_table
 from anabranch.cli.session import CommandSession, open_session
 from anabranch.engine.rules.instants import to_iso
 
@@ -56,7 +56,8 @@ def _verify(session: CommandSession, *, as_json: bool) -> int:
     if cut is not None:
         print_line(f"rows 1 to {cut['through']} were removed by {cut['at']}: their retention was over")
     if found.broken_at is None:
-        print_line(f"all {found.rows} rows are unchanged")
+        print_line(f"all {counted(found.rows, 'row', 'is', 'are')} unchanged")
     else:
-        print_line(f"row {found.broken_at} was changed or is missing; the {found.rows} rows before it are unchanged")
+        before = f"the {counted(found.rows, 'row')} before it {'is' if found.rows == 1 else 'are'} unchanged"
+        print_line(f"row {found.broken_at} was changed or is missing; {before}")
     return 0 if found.broken_at is None else 1

@@ -43,11 +43,4 @@ async def get_template(call: RouteCall) -> Reply:
 
 
 def _summary(template: WorkflowTemplate) -> dict[str, Any]:
-    return {
-        "name": template.name,
-        "title": template.title,
-        "description": template.description,
-        "topic": template.topic,
-        "kind": template.kind,
-        "picture": template.picture,
-    }
+    return {**template.summary(), "picture": template.picture}

@@ -231,13 +231,7 @@ def _count(connection: Any, order: Order, send: Send) -> int:
     cursor = SSCursor(connection)
     cursor.execute(text_of(order, connection))  # without arguments, so that a % is a %
     gives_rows = cursor.description is not None
-    collector = Collector(
-        [column[0] for column in cursor.description or ()],
-        rows_max=order.rows_max,
-        bytes_max=order.bytes_max,
-        memory_max=order.memory_max,
-        send=send,
-    )
+    collector = Collector([column[0] for column in cursor.description or ()], order, send)
     for row in cursor.fetchall_unbuffered() if gives_rows else ():
         collector.add(row)
     changed = cursor.rowcount

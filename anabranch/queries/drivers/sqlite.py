@@ -112,13 +112,7 @@ class SqliteDriver:
         positions = {name: number for number, name in enumerate(order.names, start=1)}
         sql = order.render(lambda name: f"?{positions[name]}")
         cursor = connection.execute(sql, [_adapted(order.values[name]) for name in positions])
-        collector = Collector(
-            [column[0] for column in cursor.description or ()],
-            rows_max=order.rows_max,
-            bytes_max=order.bytes_max,
-            memory_max=order.memory_max,
-            send=send,
-        )
+        collector = Collector([column[0] for column in cursor.description or ()], order, send)
         for row in cursor:
             collector.add(row)
         gives_rows, changed = cursor.description is not None, cursor.rowcount

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
 from anabranch.audit.audit_log import LIMIT_DEFAULT, LIMIT_MAX
 from anabranch.audit.audit_trail import audit_row_as_json, cut_at
 from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseOptions, DatabaseUrl
-from anabranch.cli.output import print_document, print_line, print_table
+from anabranch.cli.output import counted, print_document, print_line, print_table
 from anabranch.cli.session import CommandSession, open_session
-from anabranch.deferred import deferred
 from anabranch.engine.rules.instants import to_iso
-
-if TYPE_CHECKING:
-    from anabranch import app
-    from anabranch.audit.audit_log import AuditLog
-else:
-    app = deferred("anabranch.app")
-
-T = TypeVar("T")
 
 
 def audit(
@@ -46,7 +35,7 @@ def audit(
     session = open_session(DatabaseOptions(database_url, tenant or DEFAULT_TENANT))
     if verify:
         return _verify(session, as_json=as_json)
-    rows = _ask(session, lambda log: log.list(tenant, limit=limit, before=before))
+    rows = session.ask(lambda app: app.open_audit(), lambda log: log.list(tenant, limit=limit, before=before))
     documents = [audit_row_as_json(row) for row in rows]
     if as_json:
         older = rows[-1].position if len(rows) == limit else None
@@ -59,7 +48,7 @@ def audit(
 
 
 def _verify(session: CommandSession, *, as_json: bool) -> int:
-    found = _ask(session, lambda log: log.verify())
+    found = session.ask(lambda app: app.open_audit(), lambda log: log.verify())
     cut = None if found.cut is None else {"through": cut_at(found.cut).position, "at": to_iso(found.cut.at)}
     if as_json:
         print_document({"intact": found.broken_at is None, "rows": found.rows, "brokenAt": found.broken_at, "cut": cut})
@@ -67,15 +56,8 @@ def _verify(session: CommandSession, *, as_json: bool) -> int:
     if cut is not None:
         print_line(f"rows 1 to {cut['through']} were removed by {cut['at']}: their retention was over")
     if found.broken_at is None:
-        print_line(f"all {found.rows} rows are unchanged")
+        print_line(f"all {counted(found.rows, 'row', 'is', 'are')} unchanged")
     else:
-        print_line(f"row {found.broken_at} was changed or is missing; the {found.rows} rows before it are unchanged")
+        before = f"the {counted(found.rows, 'row')} before it {'is' if found.rows == 1 else 'are'} unchanged"
+        print_line(f"row {found.broken_at} was changed or is missing; {before}")
     return 0 if found.broken_at is None else 1
-
-
-def _ask(session: CommandSession, verb: Callable[[AuditLog], Awaitable[T]]) -> T:
-    async def asked() -> T:
-        async with app.build(session.settings).open_audit() as log:
-            return await verb(log)
-
-    return asyncio.run(asked())

@@ -1,6 +1,5 @@
 """Routes of the audit trail, with their request and response models."""
 
-# ruff: noqa: N815 -- the wire's names are camelCase
 from __future__ import annotations
 
 from typing import Any
@@ -10,8 +9,8 @@ from pydantic import AwareDatetime, Field
 from anabranch.audit.audit_trail import audit_row_as_json
 from anabranch.keys.access import Role
 from anabranch.rest.lists import page_of
-from anabranch.rest.models.base import Page, ResponseModel
-from anabranch.rest.routes.route import Reply, Route, RouteCall
+from anabranch.rest.models.base import ListModel, Page, ResponseModel
+from anabranch.rest.routes.route import Reply, RouteCall, RouteTable
 from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number
 
 
@@ -28,31 +27,21 @@ class AuditEntryModel(ResponseModel):
     hash: str
 
 
-class AuditPage(ResponseModel):
+class AuditPage(ListModel[AuditEntryModel]):
     """A page of the audit trail, newest first."""
 
-    items: list[AuditEntryModel]
-    nextCursor: str | None
+
+ROUTES = RouteTable("access")
 
 
+@ROUTES.get("/v1/audit", Role.ADMIN, {200: AuditPage}, query=Page)
 async def list_audit(call: RouteCall) -> Reply:
-    """Who created and revoked keys, saved and deleted objects of this tenant; newest first."""
+    """Read the audit trail of the tenant, newest first.
+
+    Who created and revoked keys, saved and deleted objects of this tenant; newest first.
+    """
     page: Page = call.query
     before = None if page.cursor is None else read_number(read_cursor("audit", page.cursor, parts=1)[0])
     rows = await call.services.audit.list(call.tenant_id, limit=page.limit + 1, before=before)
     shown, next_cursor = cut(list(rows), page.limit, lambda row: make_cursor("audit", row.position))
     return Reply(page_of([audit_row_as_json(row) for row in shown], next_cursor))
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/v1/audit",
-        list_audit,
-        "Read the audit trail of the tenant, newest first.",
-        Role.ADMIN,
-        {200: AuditPage},
-        query=Page,
-        tag="access",
-    ),
-)

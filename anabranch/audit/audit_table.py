@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
 from anabranch.audit.audit_recording import THE_HEAD, record
 from anabranch.audit.audit_schema import audit_head, audit_log
@@ -25,12 +25,9 @@ class AuditTable:
 
     async def append(self, entry: AuditEntry) -> AuditRow:
         """The row as it was written, with its position and hash; one transaction. Raises StoreUnavailable."""
-
-        def write(connection: Connection) -> AuditRow:
-            with self._store.dialect.transaction(connection):
-                return record(connection, entry, now=self._store.dialect.now(connection))
-
-        return await self._store.write(write)
+        return await self._store.transact(
+            lambda connection: record(connection, entry, now=self._store.dialect.now(connection))
+        )
 
     async def list_rows(self, *, tenant_id: str | None, limit: int, before: int | None) -> Sequence[AuditRow]:
         """Uses ix_audit_tenant, or without a tenant the primary key."""

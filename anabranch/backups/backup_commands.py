@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,18 +9,17 @@ import typer
 
 from anabranch.cli import nearby_databases
 from anabranch.cli.options import AsJson, DatabaseOptions, DatabaseUrl, Imports
-from anabranch.cli.output import print_answer, print_document, print_line
+from anabranch.cli.output import counted, print_answer, print_document, print_line
 from anabranch.cli.session import open_session
 from anabranch.deferred import deferred
 from anabranch.engine.rules.instants import to_iso
 from anabranch.settings import Settings
 
 if TYPE_CHECKING:
-    from anabranch import app, migrations
+    from anabranch import migrations
     from anabranch.backups import backup as copying
     from anabranch.backups.restore_check import OpenRun, RestoreReport
 else:
-    app = deferred("anabranch.app")
     migrations = deferred("anabranch.migrations")
     copying = deferred("anabranch.backups.backup")
 
@@ -69,12 +67,9 @@ def restore_check(
     may have happened already. Exits 1 if something would happen as soon as a worker runs, 0 if not.
     """
     session = open_session(DatabaseOptions(database_url, as_json=as_json), imports=imports)
-
-    async def checked() -> RestoreReport:
-        async with app.build(session.settings).open_restore_check() as check:
-            return await (check.suspend() if suspend else check.check())
-
-    report = asyncio.run(checked())
+    report = session.ask(
+        lambda app: app.open_restore_check(), lambda check: check.suspend() if suspend else check.check()
+    )
     if as_json:
         print_document(report.as_json())
     else:
@@ -84,20 +79,24 @@ def restore_check(
 
 def _print(report: RestoreReport) -> None:
     when = "an unknown time" if report.as_of is None else to_iso(report.as_of)
-    print_line(f"the database has the state of about {when}; {report.open} runs are open, {report.set_aside} suspended")
+    print_line(
+        f"the database has the state of about {when}; {counted(report.open, 'run', 'is', 'are')} open,"
+        f" {report.set_aside} suspended"
+    )
     for run in report.runs:
         _print_run(run)
     if report.open > len(report.runs):
-        print_line(f"… and {report.open - len(report.runs)} more runs")
+        print_line(f"… and {counted(report.open - len(report.runs), 'more run')}")
     for schedule in report.schedules:
         name = schedule.trigger_id if schedule.name is None else schedule.name
         print_line(f"schedule {name} starts {schedule.workflow} again: due {to_iso(schedule.next_at)}")
     if report.messages:
-        print_line(f"{report.messages} messages on topics are delivered again")
+        are = "is" if report.messages == 1 else "are"
+        print_line(f"{counted(report.messages, 'message')} on topics {are} delivered again")
     if report.repeating:
         print_line(
-            f"{report.repeating} runs go on as soon as a worker runs; `anabranch restore-check --suspend` sets all"
-            " open runs aside"
+            f"{counted(report.repeating, 'run', 'goes', 'go')} on as soon as a worker runs;"
+            " `anabranch restore-check --suspend` sets all open runs aside"
         )
     if report.schedules or report.messages:
         print_line("`anabranch pause` keeps what schedules and messages start from running, tenant by tenant")

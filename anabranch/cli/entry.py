@@ -17,36 +17,11 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
+from anabranch import errors
 from anabranch.cli.lazy_commands import LazyCommands
 from anabranch.cli.output import answers_apart, drop_answers, flush_answers, print_error, shown
 from anabranch.deferred import deferred
-from anabranch.errors import (
-    AddressUnusable,
-    AnabranchError,
-    BadJson,
-    DatabaseMissing,
-    DataSourceInUse,
-    InvalidInput,
-    InvalidRequest,
-    InvalidWorkflow,
-    NameTaken,
-    NoApiKey,
-    NoManualStart,
-    NotAuthenticated,
-    NotFound,
-    NotPermitted,
-    SecretKeyMissing,
-    SecretKeyWrong,
-    SecretUnknown,
-    SettingsError,
-    TemplateError,
-    TooLarge,
-    UnknownNodeType,
-    UnknownWorkflow,
-    ValueNotStorable,
-    ValueTooLarge,
-    VersionMismatch,
-)
+from anabranch.errors import AnabranchError, InvalidRequest
 
 # Only for faults.
 if TYPE_CHECKING:
@@ -65,30 +40,30 @@ _EXPORTS, _DESCRIPTIONS = (("workflows", "export"), ("runs", "export")), (("open
 
 # Errors for which the command line or a file has to be changed.
 _USAGE_ERRORS = (
-    AddressUnusable,
-    BadJson,
-    DatabaseMissing,
-    DataSourceInUse,
-    InvalidInput,
-    InvalidRequest,
-    InvalidWorkflow,
-    NoManualStart,
-    NameTaken,
-    NoApiKey,
-    NotAuthenticated,
-    NotFound,
-    NotPermitted,
-    SecretKeyMissing,
-    SecretKeyWrong,
-    SecretUnknown,
-    SettingsError,
-    TemplateError,
-    TooLarge,
-    UnknownNodeType,
-    UnknownWorkflow,
-    ValueNotStorable,
-    ValueTooLarge,
-    VersionMismatch,
+    errors.AddressUnusable,
+    errors.BadJson,
+    errors.DatabaseMissing,
+    errors.DataSourceInUse,
+    errors.InvalidInput,
+    errors.InvalidRequest,
+    errors.InvalidWorkflow,
+    errors.NoManualStart,
+    errors.NameTaken,
+    errors.NoApiKey,
+    errors.NotAuthenticated,
+    errors.NotFound,
+    errors.NotPermitted,
+    errors.SecretKeyMissing,
+    errors.SecretKeyWrong,
+    errors.SecretUnknown,
+    errors.SettingsError,
+    errors.TemplateError,
+    errors.TooLarge,
+    errors.UnknownNodeType,
+    errors.UnknownWorkflow,
+    errors.ValueNotStorable,
+    errors.ValueTooLarge,
+    errors.VersionMismatch,
 )
 
 application = TyperGroup(

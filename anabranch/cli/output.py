@@ -184,9 +184,10 @@ def problem_line(problem: Mapping[str, Any]) -> str:
     return f"{' '.join(words)}: {problem['message']}{hint}"
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 run`, `2,000 runs`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def counted(number: int, noun: str, is_: str = "", are: str = "") -> str:
+    """`1 run`, `2,000 runs`; with the two forms of a verb `1 run is`, `2,000 runs are`."""
+    words = (noun, is_) if number == 1 else (f"{noun}s", are)
+    return f"{number:,} {' '.join(words)}".rstrip()
 
 
 def shown(text: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +20,7 @@ from anabranch.settings import Settings
 
 if TYPE_CHECKING:
     from anabranch import app, migrations
+    from anabranch.app import App
     from anabranch.app_services import AppServices
     from anabranch.queries.saved.data_service import DataService
 else:
@@ -29,6 +31,7 @@ else:
 TENANT_CHARACTERS_MAX = 64
 
 T = TypeVar("T")
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +41,27 @@ class CommandSession:
     settings: Settings
     tenant: str
 
-    def ask_services(self, verb: Callable[[AppServices], Awaitable[T]]) -> T:
-        """Run one query or command on an open database; no nodes run here."""
+    def ask(
+        self, opened: Callable[[App], AbstractAsyncContextManager[Part]], verb: Callable[[Part], Awaitable[T]]
+    ) -> T:
+        """Open a part of the application, and run one query or command on it; no nodes run here."""
 
         async def asked() -> T:
-            async with app.build(self.settings).open_services(works=False) as services:
-                return await verb(services)
+            async with opened(app.build(self.settings)) as part:
+                return await verb(part)
 
         return asyncio.run(asked())
+
+    def ask_services(self, verb: Callable[[AppServices], Awaitable[T]]) -> T:
+        """Run one query or command on all services."""
+        return self.ask(lambda app: app.open_services(works=False), verb)
 
     def ask_data(self, verb: Callable[[DataService], Awaitable[T]], *, makes_key: bool = False) -> T:
         """Run one query or command on data sources and saved queries.
 
         With `makes_key` a missing key for passwords is created for an embedded database.
         """
-
-        async def asked() -> T:
-            async with app.build(self.settings).open_data(makes_key=makes_key) as service:
-                return await verb(service)
-
-        return asyncio.run(asked())
+        return self.ask(lambda app: app.open_data(makes_key=makes_key), verb)
 
 
 def open_session(

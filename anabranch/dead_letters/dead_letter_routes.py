@@ -8,8 +8,8 @@ from pydantic import AwareDatetime, Field
 from anabranch.dead_letters.dead_letters import letter_as_json
 from anabranch.keys.access import Role
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models.base import ResponseModel
-from anabranch.rest.routes.route import Reply, RouteCall, data_route
+from anabranch.rest.models.base import ListModel, Page, ResponseModel
+from anabranch.rest.routes.route import Reply, RouteCall, RouteTable
 
 
 class DeadLetterModel(ResponseModel):
@@ -28,22 +28,19 @@ class DeadLetterModel(ResponseModel):
     lastAt: AwareDatetime
 
 
-class DeadLetterList(ResponseModel):
+class DeadLetterList(ListModel[DeadLetterModel]):
     """Dead letters of the tenant, in the order of their ids."""
 
-    items: list[DeadLetterModel]
-    nextCursor: str | None
+
+ROUTES = RouteTable("data")
 
 
+@ROUTES.get("/v1/dead-letters", Role.ADMIN, {200: DeadLetterList}, query=Page)
 async def list_dead_letters(call: RouteCall) -> Reply:
-    """Jobs of the tenant that the broker has set aside. `anabranch dead-letters` also lists those whose tenant
-    is unknown."""
+    """List the dead letters.
+
+    Jobs of the tenant that the broker has set aside. `anabranch dead-letters` also lists those whose tenant
+    is unknown.
+    """
     found = await call.services.dead_letters.list_letters(tenant_id=call.tenant_id)
     return Reply(page_by_name([letter_as_json(each) for each in found], call.query, "dead-letters", "letterID"))
-
-
-ROUTES = (
-    data_route(
-        "GET", "/v1/dead-letters", list_dead_letters, "List the dead letters.", Role.ADMIN, {200: DeadLetterList}
-    ),
-)

@@ -34,18 +34,17 @@ class DeadLetterTable:
         def add(connection: Connection) -> None:
             """Count the letter if it is known, else insert it and remove the oldest ones beyond `LETTERS_MAX`."""
             now = dialect.now(connection)
-            with dialect.transaction(connection):
-                is_known = locks_run(connection, dialect, letter.instance_id, tenant_id=letter.tenant_id)
-                kept = letter if is_known else _of_no_tenant(letter)
-                again = {"count": columns.count + 1, "last_at": now, "reason": kept.reason}
-                known = update(dead_letters).where(columns.letter_id == kept.letter_id).values(again)
-                if connection.execute(known).rowcount:
-                    return
-                connection.execute(insert(dead_letters).values(asdict(replace(kept, first_at=now, last_at=now))))
-                old = select(columns.letter_id).order_by(columns.last_at.desc()).offset(LETTERS_MAX)
-                connection.execute(delete(dead_letters).where(columns.letter_id.in_(old.limit(LETTERS_MAX))))
+            is_known = locks_run(connection, dialect, letter.instance_id, tenant_id=letter.tenant_id)
+            kept = letter if is_known else _of_no_tenant(letter)
+            again = {"count": columns.count + 1, "last_at": now, "reason": kept.reason}
+            known = update(dead_letters).where(columns.letter_id == kept.letter_id).values(again)
+            if connection.execute(known).rowcount:
+                return
+            connection.execute(insert(dead_letters).values(asdict(replace(kept, first_at=now, last_at=now))))
+            old = select(columns.letter_id).order_by(columns.last_at.desc()).offset(LETTERS_MAX)
+            connection.execute(delete(dead_letters).where(columns.letter_id.in_(old.limit(LETTERS_MAX))))
 
-        await self._store.write(add)
+        await self._store.transact(add)
 
     async def list_letters(self, *, tenant_id: str | None) -> Sequence[DeadLetter]:
         """Uses ix_dead_letter_time."""

@@ -40,7 +40,7 @@ from anabranch.rest.models.draft_models import (
     SaveDraft,
     TestHookModel,
 )
-from anabranch.rest.routes.route import Checked, Header, Method, Reply, Route, RouteCall
+from anabranch.rest.routes.route import Checked, Header, Reply, RouteCall, RouteTable
 from anabranch.service.definitions.workflow_view import saved_summary
 from anabranch.triggers.webhooks.test_hook_service import TestHook
 
@@ -48,8 +48,32 @@ _SAVED_REVISION = Header("If-Match", 'The revision that was read, as its ETag: `
 _REVISION = Header("If-Match", 'The revision that was read, as its ETag: `"3"`. Anything else is 412.')
 
 
+ROUTES = RouteTable("drafts")
+_OF_DRAFT = ROUTES.below("/v1/drafts/{draft}", alias="/v1/workflows/{workflow}/draft", errors=(NotFound,))
+
+
+@ROUTES.get("/v1/drafts", Role.VIEWER, {200: DraftList}, query=DraftPage, errors=(NotFound,))
+async def list_drafts(call: RouteCall) -> Reply:
+    """List the drafts.
+
+    By id, without their documents.
+    """
+    found = await call.services.drafts.list_drafts(tenant_id=call.tenant_id, workflow=call.query.workflow)
+    return Reply(page_by_name([draft_as_json(each) for each in found], call.query, "drafts", "draftID"))
+
+
+@ROUTES.post(
+    "/v1/drafts",
+    Role.EDITOR,
+    {201: DraftSummary},
+    body=Checked(NewDraft),
+    errors=(NotFound, DraftExists, LimitReached, WorkflowIsCoded, TooLarge),
+)
 async def create_draft(call: RouteCall) -> Reply:
-    """A draft of a workflow, based on its newest version unless another is given, or of a new workflow."""
+    """Create a draft.
+
+    A draft of a workflow, based on its newest version unless another is given, or of a new workflow.
+    """
     asked = checked(call.body, NewDraft)
     made = await call.services.drafts.create_draft(
         _text(call, asked),
@@ -62,22 +86,30 @@ async def create_draft(call: RouteCall) -> Reply:
     return Reply(draft_as_json(made), 201, headers)
 
 
-async def list_drafts(call: RouteCall) -> Reply:
-    """By id, without their documents."""
-    found = await call.services.drafts.list_drafts(tenant_id=call.tenant_id, workflow=call.query.workflow)
-    return Reply(page_by_name([draft_as_json(each) for each in found], call.query, "drafts", "draftID"))
-
-
+@_OF_DRAFT.get("", Role.VIEWER, {200: DraftModel})
 async def get_draft(call: RouteCall) -> Reply:
-    """A draft with its document; under a workflow's path, that workflow's draft."""
+    """Read a draft.
+
+    A draft with its document; under a workflow's path, that workflow's draft.
+    """
     found = await _draft(call)
     assert found.document is not None, "it is left out of lists only"
     answer = {**draft_as_json(found), "document": orjson.Fragment(found.document)}
     return Reply(orjson.dumps(answer), headers={"ETag": etag(found.revision)})
 
 
+@_OF_DRAFT.put(
+    "",
+    Role.EDITOR,
+    {200: DraftSummary},
+    body=Checked(SaveDraft),
+    headers=(_SAVED_REVISION,),
+    errors=(DraftConflict, TooLarge),
+)
 async def save_draft(call: RouteCall) -> Reply:
-    """The next revision of a draft.
+    """Save the next revision of a draft.
+
+    The next revision of a draft.
 
     Saving the stored document again makes no new revision, so a save whose response was lost can be repeated.
     `baseVersion` moves the base, as after a merge with a newer version.
@@ -95,14 +127,28 @@ async def save_draft(call: RouteCall) -> Reply:
     return Reply(draft_as_json(saved), headers={"ETag": etag(saved.revision)})
 
 
+@_OF_DRAFT.delete("", Role.EDITOR, {204: None})
 async def delete_draft(call: RouteCall) -> Reply:
-    """Also deletes its pins; published versions stay."""
+    """Delete a draft.
+
+    Also deletes its pins; published versions stay.
+    """
     await call.services.drafts.delete_draft(await _draft_id(call), tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
 
 
+@_OF_DRAFT.post(
+    "/publish",
+    Role.EDITOR,
+    {200: PublishedDraft},
+    query=PublishOptions,
+    headers=(_REVISION,),
+    errors=(DraftConflict, VersionMismatch, InvalidWorkflow, NameTaken, HookPathTaken, WorkflowIsCoded),
+)
 async def publish_draft(call: RouteCall) -> Reply:
-    """Saves the version and moves the draft's base to it in one transaction; the draft stays.
+    """Save a draft as the next version of its workflow.
+
+    Saves the version and moves the draft's base to it in one transaction; the draft stays.
 
     412 `VERSION_MISMATCH` if its base is not the newest version, 422 if it is invalid.
     """
@@ -117,13 +163,28 @@ async def publish_draft(call: RouteCall) -> Reply:
     return Reply(answer, headers={"Location": f"/v1/workflows/{saved.workflow_id}", "ETag": etag(draft.revision)})
 
 
+@_OF_DRAFT.get("/pins", Role.VIEWER, {200: PinsModel})
 async def get_pins(call: RouteCall) -> Reply:
-    """The outputs that test runs of the draft use instead of executing nodes; versions have none."""
+    """Read the pins of a draft.
+
+    The outputs that test runs of the draft use instead of executing nodes; versions have none.
+    """
     return _pins(await call.services.drafts.get_pins(await _draft_id(call), tenant_id=call.tenant_id))
 
 
+@_OF_DRAFT.put(
+    "/pins",
+    Role.EDITOR,
+    {200: PinsModel},
+    body=Checked(PinsModel),
+    headers=(_REVISION,),
+    errors=(DraftConflict, TooLarge),
+)
 async def save_pins(call: RouteCall) -> Reply:
-    """Replace all pins of the draft; they have revisions of their own."""
+    """Replace the pins of a draft.
+
+    Replace all pins of the draft; they have revisions of their own.
+    """
     saved = await call.services.drafts.save_pins(
         await _draft_id(call),
         DraftText(call.body, call.raw_body.decode().removeprefix("\ufeff").strip()),
@@ -133,8 +194,11 @@ async def save_pins(call: RouteCall) -> Reply:
     return _pins(saved)
 
 
+@_OF_DRAFT.get("/test-hooks/{node}", Role.OPERATOR, {200: TestHookModel}, errors=(SecretKeyMissing,))
 async def get_test_hook(call: RouteCall) -> Reply:
-    """The address stays the same as long as draft, node id and the server's secret key do.
+    """Read the test address of a webhook of a draft.
+
+    The address stays the same as long as draft, node id and the server's secret key do.
 
     A request to it goes to the newest test run that listens there; while none does, it is answered 409 `NOT_LISTENING`.
     """
@@ -144,9 +208,18 @@ async def get_test_hook(call: RouteCall) -> Reply:
     return Reply(_test_hook(hook))
 
 
+@_OF_DRAFT.post(
+    "/test-hooks/{node}/listen",
+    Role.EDITOR,
+    {201: TestHookModel},
+    errors=(SecretKeyMissing, InvalidWorkflow, TooManyPending, ShuttingDown),
+)
 async def listen_at_test_hook(call: RouteCall) -> Reply:
-    """Start a test run of the draft as it is saved, with its pins, that begins at this webhook with the next request to
-    its test address; it waits for ten minutes."""
+    """Start a test run that waits for a request to the test address.
+
+    Start a test run of the draft as it is saved, with its pins, that begins at this webhook with the next request to
+    its test address; it waits for ten minutes.
+    """
     draft_id = await _draft_id(call)
     test_run = await call.services.drafts.get_test_run(draft_id, tenant_id=call.tenant_id)
     hook = await call.services.test_hooks.listen(draft_id, call.path["node"], test_run, tenant_id=call.tenant_id)
@@ -174,102 +247,3 @@ async def _draft(call: RouteCall) -> Draft:
     if "draft" in call.path:
         return await call.services.drafts.get_draft(call.path["draft"], tenant_id=call.tenant_id)
     return await call.services.drafts.get_draft_of(call.path["workflow"], tenant_id=call.tenant_id)
-
-
-def _about_draft(
-    method: Method, path: str, serve: Any, summary: str, needs: Role, answers: Any, **further: Any
-) -> Route:
-    errors = (NotFound, *further.pop("errors", ()))
-    alias = f"/v1/workflows/{{workflow}}/draft{path}"
-    return Route(
-        method,
-        f"/v1/drafts/{{draft}}{path}",
-        serve,
-        summary,
-        needs,
-        answers,
-        aliases=(alias,),
-        errors=errors,
-        tag="drafts",
-        **further,
-    )
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/v1/drafts",
-        list_drafts,
-        "List the drafts.",
-        Role.VIEWER,
-        {200: DraftList},
-        query=DraftPage,
-        errors=(NotFound,),
-        tag="drafts",
-    ),
-    Route(
-        "POST",
-        "/v1/drafts",
-        create_draft,
-        "Create a draft.",
-        Role.EDITOR,
-        {201: DraftSummary},
-        body=Checked(NewDraft),
-        errors=(NotFound, DraftExists, LimitReached, WorkflowIsCoded, TooLarge),
-        tag="drafts",
-    ),
-    _about_draft("GET", "", get_draft, "Read a draft.", Role.VIEWER, {200: DraftModel}),
-    _about_draft(
-        "PUT",
-        "",
-        save_draft,
-        "Save the next revision of a draft.",
-        Role.EDITOR,
-        {200: DraftSummary},
-        body=Checked(SaveDraft),
-        headers=(_SAVED_REVISION,),
-        errors=(DraftConflict, TooLarge),
-    ),
-    _about_draft("DELETE", "", delete_draft, "Delete a draft.", Role.EDITOR, {204: None}),
-    _about_draft(
-        "POST",
-        "/publish",
-        publish_draft,
-        "Save a draft as the next version of its workflow.",
-        Role.EDITOR,
-        {200: PublishedDraft},
-        query=PublishOptions,
-        headers=(_REVISION,),
-        errors=(DraftConflict, VersionMismatch, InvalidWorkflow, NameTaken, HookPathTaken, WorkflowIsCoded),
-    ),
-    _about_draft("GET", "/pins", get_pins, "Read the pins of a draft.", Role.VIEWER, {200: PinsModel}),
-    _about_draft(
-        "PUT",
-        "/pins",
-        save_pins,
-        "Replace the pins of a draft.",
-        Role.EDITOR,
-        {200: PinsModel},
-        body=Checked(PinsModel),
-        headers=(_REVISION,),
-        errors=(DraftConflict, TooLarge),
-    ),
-    _about_draft(
-        "GET",
-        "/test-hooks/{node}",
-        get_test_hook,
-        "Read the test address of a webhook of a draft.",
-        Role.OPERATOR,
-        {200: TestHookModel},
-        errors=(SecretKeyMissing,),
-    ),
-    _about_draft(
-        "POST",
-        "/test-hooks/{node}/listen",
-        listen_at_test_hook,
-        "Start a test run that waits for a request to the test address.",
-        Role.EDITOR,
-        {201: TestHookModel},
-        errors=(SecretKeyMissing, InvalidWorkflow, TooManyPending, ShuttingDown),
-    ),
-)

@@ -6,8 +6,8 @@ any save (`sql/definitions`), in one transaction with the draft.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, TypeVar
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import orjson
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, select, update
@@ -21,8 +21,6 @@ from anabranch.engine.store.sql.database_errors import DuplicateRefused
 from anabranch.engine.store.sql.definitions import save_version
 from anabranch.engine.store.sql.reading.reads import is_uuid
 from anabranch.errors import DraftExists, LimitReached, NameTaken, NotFound
-
-Answer = TypeVar("Answer")
 
 _HEAD = (
     drafts.c.draft_id,
@@ -75,10 +73,8 @@ class DraftTable:
             _record(connection, actor, "draft.created", draft, now=now)
             return _found(connection, draft)
 
-        try:
-            return await self._write(create)
-        except DuplicateRefused:  # the workflow's draft was created at the same moment
-            return await self._write(create)
+        # If the workflow's draft was created at the same moment, it is found.
+        return await self._store.transact(create, repeat_duplicate=True)
 
     async def find_draft(self, draft_id: str, *, tenant_id: str) -> Draft | None:
         """By primary key."""
@@ -117,7 +113,7 @@ class DraftTable:
             connection.execute(update(drafts).where(_of_id(draft.tenant_id, draft.draft_id)).values(values))
             return _found(connection, draft)
 
-        return await self._write(save)
+        return await self._store.transact(save)
 
     async def delete_draft(self, draft_id: str, *, tenant_id: str, actor: str) -> bool:
         """Remove a draft with its pins, and record it; False if the tenant has none with this id."""
@@ -132,7 +128,7 @@ class DraftTable:
             _record(connection, actor, "draft.deleted", current, now=self._store.dialect.now(connection))
             return True
 
-        return await self._write(remove)
+        return await self._store.transact(remove)
 
     async def publish_draft(self, draft: Draft, version: NewVersion, *, actor: str) -> tuple[WorkflowVersion, Draft]:
         """Locks the draft first, then the workflow; saves lock only the latter."""
@@ -150,7 +146,7 @@ class DraftTable:
             return saved, _found(connection, draft)
 
         try:
-            return await self._write(publish)
+            return await self._store.transact(publish)
         except DuplicateRefused:
             raise NameTaken(f"another workflow is already named {version.name}") from None
 
@@ -173,7 +169,7 @@ class DraftTable:
             .values(pins=text, pins_revision=drafts.c.pins_revision + 1)
             .returning(drafts.c.pins, drafts.c.pins_revision)
         )
-        found = await self._write(lambda connection: connection.execute(statement).one_or_none())
+        found = await self._store.transact(lambda connection: connection.execute(statement).one_or_none())
         return None if found is None else Pins(*found)
 
     async def read_listening(self, draft_id: str, *, tenant_id: str) -> dict[str, str] | None:
@@ -198,14 +194,7 @@ class DraftTable:
             listening = orjson.dumps({**known, node_id: instance_id}).decode()
             connection.execute(update(drafts).where(which).values(listening=listening))
 
-        await self._write(save)
-
-    async def _write(self, work: Callable[[Connection], Answer]) -> Answer:
-        def write(connection: Connection) -> Answer:
-            with self._store.dialect.transaction(connection):
-                return work(connection)
-
-        return await self._store.write(write)
+        await self._store.transact(save)
 
 
 def _of_id(tenant_id: str, draft_id: str) -> ColumnElement[bool]:

@@ -107,6 +107,16 @@ class WorkflowTemplate:
         """Its graph, as SVG."""
         return draw(self.about.get("picture") or self.document or {})
 
+    def summary(self) -> dict[str, str]:
+        """What lists of templates say of it, as JSON."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "topic": self.topic,
+            "kind": self.kind,
+        }
+
     def project_files(self, name: str) -> dict[str, str]:
         """Path and content of each file of a project with this name."""
         files = {**dict(_files_below(PROJECTS / COMMON)), **self.own_files}

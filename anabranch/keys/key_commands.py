@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
 from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseOptions, DatabaseUrl
 from anabranch.cli.output import print_answer, print_document, print_line, print_list, print_note
-from anabranch.cli.session import CommandSession, open_session
-from anabranch.deferred import deferred
+from anabranch.cli.session import open_session
 from anabranch.errors import InvalidRequest
 from anabranch.keys.access import ALL_TENANTS, Role
 from anabranch.keys.api_keys import key_as_json
-
-if TYPE_CHECKING:
-    from anabranch import app
-    from anabranch.keys.access import AccessService
-else:
-    app = deferred("anabranch.app")
 
 family = typer.Typer(
     help="API keys: create, list, revoke. They give programs access by REST and socket.", no_args_is_help=True
@@ -29,8 +20,6 @@ family = typer.Typer(
 AnyTenant = Annotated[
     str | None, typer.Option("--tenant", metavar="TENANT", help="The tenant; all tenants if not given.")
 ]
-
-T = TypeVar("T")
 
 
 @family.command("create")
@@ -61,7 +50,10 @@ def create(
     session = open_session(at, creates=True)
     tenant = ALL_TENANTS if all_tenants else session.tenant
     named = [name.strip() for name in (pools or "").split(",") if name.strip()]
-    created = _ask(session, lambda access: access.create_key(tenant_id=tenant, role=role, actor=CLI_ACTOR, pools=named))
+    created = session.ask(
+        lambda app: app.open_access(),
+        lambda access: access.create_key(tenant_id=tenant, role=role, actor=CLI_ACTOR, pools=named),
+    )
     if at.as_json:
         print_document(
             {
@@ -81,7 +73,7 @@ def create(
 def list_keys(*, database_url: DatabaseUrl = None, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
     """List keys with role and last use, including revoked ones."""
     session = open_session(DatabaseOptions(database_url, tenant or DEFAULT_TENANT))
-    found = _ask(session, lambda access: access.list_keys(tenant))
+    found = session.ask(lambda app: app.open_access(), lambda access: access.list_keys(tenant))
     documents = [key_as_json(key) for key in found]
     print_list(
         documents,
@@ -100,15 +92,9 @@ def revoke(
 ) -> None:
     """Revoke a key; it is rejected everywhere within two seconds."""
     session = open_session(DatabaseOptions(database_url, tenant or DEFAULT_TENANT))
-    revoked = _ask(session, lambda access: access.revoke_key(key_id, tenant_id=tenant, actor=CLI_ACTOR))
+    revoked = session.ask(
+        lambda app: app.open_access(), lambda access: access.revoke_key(key_id, tenant_id=tenant, actor=CLI_ACTOR)
+    )
     print_answer(
         key_as_json(revoked), f"key {revoked.key_id} of tenant {revoked.tenant_id} is revoked", as_json=as_json
     )
-
-
-def _ask(session: CommandSession, verb: Callable[[AccessService], Awaitable[T]]) -> T:
-    async def asked() -> T:
-        async with app.build(session.settings).open_access() as access:
-            return await verb(access)
-
-    return asyncio.run(asked())

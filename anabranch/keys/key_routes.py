@@ -11,8 +11,8 @@ from anabranch.errors import NotFound
 from anabranch.keys.access import Role
 from anabranch.keys.api_keys import key_as_json
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models.base import RequestModel, ResponseModel
-from anabranch.rest.routes.route import Reply, RouteCall, data_route
+from anabranch.rest.models.base import ListModel, Page, RequestModel, ResponseModel
+from anabranch.rest.routes.route import Reply, RouteCall, RouteTable
 
 
 class KeyForm(RequestModel):
@@ -47,21 +47,29 @@ class MadeKey(ResponseModel):
     role: Role
 
 
-class KeyList(ResponseModel):
+class KeyList(ListModel[KeySummary]):
     """All keys of the tenant."""
 
-    items: list[KeySummary]
-    nextCursor: str | None
+
+ROUTES = RouteTable("data")
 
 
+@ROUTES.get("/v1/keys", Role.ADMIN, {200: KeyList}, query=Page)
 async def list_keys(call: RouteCall) -> Reply:
-    """Keys of the tenant, including revoked ones, without the keys themselves."""
+    """List the API keys.
+
+    Keys of the tenant, including revoked ones, without the keys themselves.
+    """
     found = await call.services.access.list_keys(call.tenant_id)
     return Reply(page_by_name([key_as_json(each) for each in found], call.query, "keys", "keyID"))
 
 
+@ROUTES.post("/v1/keys", Role.ADMIN, {201: MadeKey}, body=KeyForm)
 async def create_key(call: RouteCall) -> Reply:
-    """The key is in this response and nowhere else."""
+    """Make an API key.
+
+    The key is in this response and nowhere else.
+    """
     form: KeyForm = call.body
     made = await call.services.access.create_key(
         tenant_id=call.tenant_id, role=form.role, actor=call.actor, pools=form.pools
@@ -70,14 +78,11 @@ async def create_key(call: RouteCall) -> Reply:
     return Reply(document, 201, {"Location": f"/v1/keys/{made.key_id}"})
 
 
+@ROUTES.delete("/v1/keys/{keyID}", Role.ADMIN, {204: None}, errors=(NotFound,))
 async def revoke_key(call: RouteCall) -> Reply:
-    """The key is refused within 2 seconds; its open sockets are closed within 5."""
+    """Revoke an API key.
+
+    The key is refused within 2 seconds; its open sockets are closed within 5.
+    """
     await call.services.access.revoke_key(call.path["keyID"], tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
-
-
-ROUTES = (
-    data_route("GET", "/v1/keys", list_keys, "List the API keys.", Role.ADMIN, {200: KeyList}),
-    data_route("POST", "/v1/keys", create_key, "Make an API key.", Role.ADMIN, {201: MadeKey}, body=KeyForm),
-    data_route("DELETE", "/v1/keys/{keyID}", revoke_key, "Revoke an API key.", Role.ADMIN, {204: None}, NotFound),
-)

@@ -33,18 +33,17 @@ class KeyTable:
         def add(connection: Connection) -> ApiKey | None:
             """Check the limit, insert the key and its audit row, in one transaction."""
             now = dialect.now(connection)
-            with dialect.transaction(connection):
-                # Counted before the head is locked: two concurrent calls may exceed the limit by one, which does no
-                # harm.
-                active = select(func.count()).where(api_keys.c.tenant_id == key.tenant_id, _is_active(now))
-                if connection.execute(active).scalar_one() >= active_max:
-                    return None
-                written = replace(key, created_at=now)
-                connection.execute(insert(api_keys).values(asdict(written)))
-                record(connection, entry, now=now)
-                return written
+            # Counted before the head is locked: two concurrent calls may exceed the limit by one, which does no
+            # harm.
+            active = select(func.count()).where(api_keys.c.tenant_id == key.tenant_id, _is_active(now))
+            if connection.execute(active).scalar_one() >= active_max:
+                return None
+            written = replace(key, created_at=now)
+            connection.execute(insert(api_keys).values(asdict(written)))
+            record(connection, entry, now=now)
+            return written
 
-        return await self._store.write(add)
+        return await self._store.transact(add)
 
     async def find_key(self, digest: str) -> ApiKey | None:
         """Uses ux_api_key_digest."""
@@ -93,17 +92,16 @@ class KeyTable:
         def revoke(connection: Connection) -> ApiKey | None:
             """Revoke the locked key and record it; a key that was revoked before stays as it is."""
             now = dialect.now(connection)
-            with dialect.transaction(connection):
-                query = select(*_COLUMNS).where(which).with_for_update()
-                found = connection.execute(query).one_or_none()
-                key = None if found is None else ApiKey(*found)
-                if key is None or key.revoked_at is not None:
-                    return key
-                connection.execute(update(api_keys).where(which).values(revoked_at=now))
-                record(connection, replace(entry, tenant_id=key.tenant_id), now=now)
-                return replace(key, revoked_at=now)
+            query = select(*_COLUMNS).where(which).with_for_update()
+            found = connection.execute(query).one_or_none()
+            key = None if found is None else ApiKey(*found)
+            if key is None or key.revoked_at is not None:
+                return key
+            connection.execute(update(api_keys).where(which).values(revoked_at=now))
+            record(connection, replace(entry, tenant_id=key.tenant_id), now=now)
+            return replace(key, revoked_at=now)
 
-        return await self._store.write(revoke)
+        return await self._store.transact(revoke)
 
     async def touch_key(self, key_id: str, *, pause_ms: int) -> None:
         """Note that the key is used now, unless that was noted in the last `pause_ms` milliseconds."""

@@ -18,6 +18,7 @@ from uuid import UUID
 
 import orjson
 
+from anabranch.queries.drivers.driver_requests import QueryRequest
 from anabranch.queries.query_faults import failed, too_large
 
 # 64 KiB of rows per message: parsing takes less than a millisecond.
@@ -42,19 +43,11 @@ class Collector:
     """Takes rows one by one and passes them on as JSON. Raises NodeFailure at the row that exceeds a limit."""
 
     def __init__(
-        self,
-        columns: Iterable[str],
-        *,
-        rows_max: int,
-        bytes_max: int,
-        memory_max: int,
-        send: Callable[[bytes | bytearray], None],
+        self, columns: Iterable[str], request: QueryRequest, send: Callable[[bytes | bytearray], None]
     ) -> None:
         self.count = 0
         self._columns = column_names(columns)
-        self._rows_max = rows_max
-        self._bytes_max = bytes_max
-        self._memory_max = memory_max
+        self._request = request
         self._send = send
         self._bytes = self._memory = 0
         self._row_memory = sys.getsizeof(dict.fromkeys(self._columns))
@@ -62,8 +55,8 @@ class Collector:
 
     def add(self, values: Sequence[Any]) -> None:
         """One more row."""
-        if self.count >= self._rows_max:
-            raise too_large(f"more than {self._rows_max} rows; add LIMIT, or select less")
+        if self.count >= self._request.rows_max:
+            raise too_large(f"more than {self._request.rows_max} rows; add LIMIT, or select less")
         try:
             row = dict(zip(self._columns, map(json_form, values), strict=True))
             # Counted as text: what is cheap to hold in a database can be long once it is written down.
@@ -72,10 +65,10 @@ class Collector:
         except (RecursionError, orjson.JSONEncodeError):
             raise failed("the answer holds a JSON value that is nested too deep") from None
         self._bytes += len(text)
-        if self._bytes > self._bytes_max:
-            raise too_large(f"more than {self._bytes_max} bytes; select fewer columns or rows")
-        if self._memory > self._memory_max:
-            raise too_large(f"values that take more than {self._memory_max} bytes of memory; select less")
+        if self._bytes > self._request.bytes_max:
+            raise too_large(f"more than {self._request.bytes_max} bytes; select fewer columns or rows")
+        if self._memory > self._request.memory_max:
+            raise too_large(f"values that take more than {self._request.memory_max} bytes of memory; select less")
         self.count += 1
         # Copied at once: a result of `dumps` has room for a kilobyte, and thousands of them are slow to get.
         self._waiting += b"," if self._waiting else b"["

@@ -142,7 +142,7 @@ def build_application(
 
 def build_health_application(services: AppServices, *, allowed_hosts: AllowedHosts | None = None) -> web.Application:
     """Only `/healthz`, `/readyz` and `/metrics`: for a process without the API."""
-    return _application(services, allowed_hosts or AllowedHosts(), HEALTH, BODY_PATIENCE_S)
+    return _application(services, allowed_hosts or AllowedHosts(), HEALTH.routes, BODY_PATIENCE_S)
 
 
 def _application(

@@ -6,7 +6,6 @@ raises is declared once, at the route.
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -147,7 +146,7 @@ def _operation(route: Route, path: str, number: int) -> dict[str, Any]:
         "parameters": [*_path_parameters(path), *_query_parameters(route), *_header_parameters(route)],
         "responses": _responses(route),
     }
-    more = [] if route.serve.__doc__ is None else [inspect.cleandoc(route.serve.__doc__)]
+    more = [route.details] if route.details else []
     if route.needs is PUBLIC:
         operation["security"] = []
     else:

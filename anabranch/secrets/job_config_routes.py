@@ -10,7 +10,7 @@ from pydantic import Field
 from anabranch.errors import NotFound, NotPermitted, SecretKeyMissing, SecretKeyWrong
 from anabranch.keys.access import Role
 from anabranch.rest.models.base import RequestModel, ResponseModel
-from anabranch.rest.routes.route import Reply, RouteCall, data_route
+from anabranch.rest.routes.route import Reply, RouteCall, RouteTable
 from anabranch.secrets.job_seals import JobIdentity
 
 
@@ -31,8 +31,21 @@ class OpenedConfig(ResponseModel):
     secrets: dict[str, str]
 
 
+ROUTES = RouteTable("data")
+
+
+@ROUTES.post(
+    "/v1/jobs/config",
+    Role.EXECUTOR,
+    {200: OpenedConfig},
+    body=SealedConfigForm,
+    errors=(NotFound, SecretKeyMissing, SecretKeyWrong),
+)
 async def open_job_config(call: RouteCall) -> Reply:
-    """For executors of the job's pool, with a key for its tenant, as long as its run has not ended."""
+    """Open the config of a job.
+
+    For executors of the job's pool, with a key for its tenant, as long as its run has not ended.
+    """
     form: SealedConfigForm = call.body
     tenant_id = call.principal.tenant_for(form.tenantID)
     if not call.principal.serves(form.pool):
@@ -44,19 +57,3 @@ async def open_job_config(call: RouteCall) -> Reply:
         raise NotFound(f"run {form.instanceID} has ended: nobody awaits its jobs")
     identity = JobIdentity(tenant_id, form.instanceID, form.pool, form.jobID)
     return Reply(call.services.job_seals.open(identity, form.sealed))
-
-
-ROUTES = (
-    data_route(
-        "POST",
-        "/v1/jobs/config",
-        open_job_config,
-        "Open the config of a job.",
-        Role.EXECUTOR,
-        {200: OpenedConfig},
-        NotFound,
-        SecretKeyMissing,
-        SecretKeyWrong,
-        body=SealedConfigForm,
-    ),
-)

@@ -32,27 +32,26 @@ class RenewedTable:
 
         def take(connection: Connection) -> int | None:
             """Lock the row, or make it, and write the holder unless another one still holds it."""
-            with self._store.dialect.transaction(connection):
-                now = self._store.dialect.now(connection)
-                conditions = _of_grant(tenant_id, grant_id)
-                columns = renewed_tokens.c
-                query = select(columns.version, columns.holder, columns.held_until).where(*conditions).with_for_update()
-                found = connection.execute(query).first()
-                held = {"holder": holder, "held_until": now + hold_ms, "updated_at": now}
-                if found is None:
-                    _remove_oldest(connection, tenant_id, now)
-                    connection.execute(
-                        insert(renewed_tokens).values(tenant_id=tenant_id, grant_id=grant_id, version=0, **held)
-                    )
-                    return 0
-                if found.holder is not None and found.held_until > now:
-                    return None
-                connection.execute(update(renewed_tokens).where(*conditions).values(**held))
-                version: int = found.version
-                return version
+            now = self._store.dialect.now(connection)
+            conditions = _of_grant(tenant_id, grant_id)
+            columns = renewed_tokens.c
+            query = select(columns.version, columns.holder, columns.held_until).where(*conditions).with_for_update()
+            found = connection.execute(query).first()
+            held = {"holder": holder, "held_until": now + hold_ms, "updated_at": now}
+            if found is None:
+                _remove_oldest(connection, tenant_id, now)
+                connection.execute(
+                    insert(renewed_tokens).values(tenant_id=tenant_id, grant_id=grant_id, version=0, **held)
+                )
+                return 0
+            if found.holder is not None and found.held_until > now:
+                return None
+            connection.execute(update(renewed_tokens).where(*conditions).values(**held))
+            version: int = found.version
+            return version
 
         try:
-            return await self._store.write(take)
+            return await self._store.transact(take)
         except DuplicateRefused:
             return None  # somebody else was first
 
@@ -61,23 +60,17 @@ class RenewedTable:
         conditions = (*_of_grant(tenant_id, grant_id), renewed_tokens.c.version == version)
 
         def put(connection: Connection) -> None:
-            with self._store.dialect.transaction(connection):
-                values = {"version": version + 1, "sealed": sealed, "holder": None, "held_until": 0,
-                          "updated_at": self._store.dialect.now(connection)}  # fmt: skip
-                connection.execute(update(renewed_tokens).where(*conditions).values(**values))
+            values = {"version": version + 1, "sealed": sealed, "holder": None, "held_until": 0,
+                      "updated_at": self._store.dialect.now(connection)}  # fmt: skip
+            connection.execute(update(renewed_tokens).where(*conditions).values(**values))
 
-        await self._store.write(put)
+        await self._store.transact(put)
 
     async def drop(self, tenant_id: str, grant_id: str, holder: str) -> None:
         """Let others renew: this holder could not."""
         conditions = (*_of_grant(tenant_id, grant_id), renewed_tokens.c.holder == holder)
         statement = update(renewed_tokens).where(*conditions).values(holder=None, held_until=0)
-
-        def free(connection: Connection) -> None:
-            with self._store.dialect.transaction(connection):
-                connection.execute(statement)
-
-        await self._store.write(free)
+        await self._store.transact(lambda connection: connection.execute(statement))
 
 
 def _of_grant(tenant_id: str, grant_id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from anabranch.cli.options import CLI_ACTOR, DatabaseOptions
 from anabranch.cli.output import print_answer, print_list
-from anabranch.cli.session import CommandSession, open_session
+from anabranch.cli.session import open_session
 from anabranch.deferred import deferred
 from anabranch.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from anabranch import app
     from anabranch.secrets import secret_store
 else:
-    app = deferred("anabranch.app")
     secret_store = deferred("anabranch.secrets.secret_store")
 
 family = typer.Typer(help="Secrets: set, list, delete. Nodes read them as {{secret.NAME}}.", no_args_is_help=True)
@@ -28,8 +24,6 @@ family = typer.Typer(help="Secrets: set, list, delete. Nodes read them as {{secr
 STDIN_BYTES_MAX = 1_048_576
 
 SecretName = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and `_`, no digit first.")]
-
-T = TypeVar("T")
 
 
 @family.command("set")
@@ -47,10 +41,9 @@ def set_secret(
     text = _typed(name) if value is None else value
     secret_store.check_secret(name, text)  # before a key is made for nothing
     session = open_session(at, creates=True)
-    entry = _ask(
-        session,
+    entry = session.ask(
+        lambda app: app.open_secrets(makes_key=True),
         lambda store: store.set(tenant_id=session.tenant, name=name, value=text, actor=CLI_ACTOR),
-        makes_key=True,
     )
     print_answer(
         secret_store.secret_as_json(entry),
@@ -63,7 +56,9 @@ def set_secret(
 def list_secrets(*, at: DatabaseOptions) -> None:
     """Names and times; no values."""
     session = open_session(at)
-    entries = _ask(session, lambda store: store.list(tenant_id=session.tenant))
+    entries = session.ask(
+        lambda app: app.open_secrets(makes_key=False), lambda store: store.list(tenant_id=session.tenant)
+    )
     documents = [secret_store.secret_as_json(entry) for entry in entries]
     print_list(documents, ("name", "version", "createdAt", "updatedAt"), as_json=at.as_json)
 
@@ -72,18 +67,11 @@ def list_secrets(*, at: DatabaseOptions) -> None:
 def delete_secret(name: SecretName, *, at: DatabaseOptions) -> None:
     """Remove a secret; nodes that read it fail with SECRET_UNKNOWN."""
     session = open_session(at)
-    _ask(session, lambda store: store.delete(tenant_id=session.tenant, name=name, actor=CLI_ACTOR))
+    session.ask(
+        lambda app: app.open_secrets(makes_key=False),
+        lambda store: store.delete(tenant_id=session.tenant, name=name, actor=CLI_ACTOR),
+    )
     print_answer({"name": name, "deleted": True}, f"secret {name} is deleted", as_json=at.as_json)
-
-
-def _ask(
-    session: CommandSession, verb: Callable[[secret_store.SecretStore], Awaitable[T]], *, makes_key: bool = False
-) -> T:
-    async def asked() -> T:
-        async with app.build(session.settings).open_secrets(makes_key=makes_key) as store:
-            return await verb(store)
-
-    return asyncio.run(asked())
 
 
 def _typed(name: str) -> str:

@@ -8,8 +8,8 @@ from pydantic import AwareDatetime, Field
 from anabranch.errors import SecretKeyMissing, SecretKeyWrong, SecretUnknown
 from anabranch.keys.access import Role
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models.base import RequestModel, ResponseModel
-from anabranch.rest.routes.route import Reply, RouteCall, data_route
+from anabranch.rest.models.base import ListModel, Page, RequestModel, ResponseModel
+from anabranch.rest.routes.route import Reply, RouteCall, RouteTable
 from anabranch.secrets.secret_store import secret_as_json
 
 
@@ -29,21 +29,31 @@ class SecretSummary(ResponseModel):
     updatedAt: AwareDatetime
 
 
-class SecretList(ResponseModel):
+class SecretList(ListModel[SecretSummary]):
     """All secrets of the tenant."""
 
-    items: list[SecretSummary]
-    nextCursor: str | None
+
+ROUTES = RouteTable("data")
 
 
+@ROUTES.get("/v1/secrets", Role.ADMIN, {200: SecretList}, query=Page)
 async def list_secrets(call: RouteCall) -> Reply:
-    """Names and times; no values."""
+    """List the secrets.
+
+    Names and times; no values.
+    """
     found = await call.services.secrets.list(tenant_id=call.tenant_id)
     return Reply(page_by_name([secret_as_json(each) for each in found], call.query, "secrets"))
 
 
+@ROUTES.post(
+    "/v1/secrets", Role.ADMIN, {201: SecretSummary}, body=SecretForm, errors=(SecretKeyMissing, SecretKeyWrong)
+)
 async def set_secret(call: RouteCall) -> Reply:
-    """The newest value is used; running workflows read it with their next attempt."""
+    """Set a secret; its value never comes back.
+
+    The newest value is used; running workflows read it with their next attempt.
+    """
     form: SecretForm = call.body
     entry = await call.services.secrets.set(
         tenant_id=call.tenant_id, name=form.name, value=form.value, actor=call.actor
@@ -51,26 +61,11 @@ async def set_secret(call: RouteCall) -> Reply:
     return Reply(secret_as_json(entry), 201, {"Location": f"/v1/secrets/{entry.name}"})
 
 
+@ROUTES.delete("/v1/secrets/{secret}", Role.ADMIN, {204: None}, errors=(SecretUnknown,))
 async def delete_secret(call: RouteCall) -> Reply:
-    """From then on, nodes that read it fail with SECRET_UNKNOWN."""
+    """Delete a secret.
+
+    From then on, nodes that read it fail with SECRET_UNKNOWN.
+    """
     await call.services.secrets.delete(tenant_id=call.tenant_id, name=call.path["secret"], actor=call.actor)
     return Reply(status=204)
-
-
-ROUTES = (
-    data_route("GET", "/v1/secrets", list_secrets, "List the secrets.", Role.ADMIN, {200: SecretList}),
-    data_route(
-        "POST",
-        "/v1/secrets",
-        set_secret,
-        "Set a secret; its value never comes back.",
-        Role.ADMIN,
-        {201: SecretSummary},
-        SecretKeyMissing,
-        SecretKeyWrong,
-        body=SecretForm,
-    ),
-    data_route(
-        "DELETE", "/v1/secrets/{secret}", delete_secret, "Delete a secret.", Role.ADMIN, {204: None}, SecretUnknown
-    ),
-)

@@ -13,7 +13,6 @@ from sqlalchemy import Connection, Select, delete, insert, select, update
 
 from anabranch.audit.audit_recording import record_audit_event
 from anabranch.engine.store.sql.component import SqlComponent
-from anabranch.engine.store.sql.database_errors import DuplicateRefused
 from anabranch.secrets.sealed_secrets import SealedSecret
 from anabranch.secrets.secret_schema import secrets
 
@@ -30,20 +29,16 @@ class SecretTable:
         """The secret as it was written, as version 1 or the next one, and recorded with its audit row."""
 
         def put(connection: Connection) -> SealedSecret:
-            with self._store.dialect.transaction(connection):
-                now = self._store.dialect.now(connection)
-                written = _put(connection, tenant_id=tenant_id, name=name, seal=seal, now=now)
-                details = {"version": written.version}
-                record_audit_event(
-                    connection, actor, "secret.set", tenant_id=tenant_id, target=name, details=details, now=now
-                )
-                return written
+            now = self._store.dialect.now(connection)
+            written = _put(connection, tenant_id=tenant_id, name=name, seal=seal, now=now)
+            details = {"version": written.version}
+            record_audit_event(
+                connection, actor, "secret.set", tenant_id=tenant_id, target=name, details=details, now=now
+            )
+            return written
 
-        try:
-            return await self._store.write(put)
-        except DuplicateRefused:
-            # Somebody wrote version 1 since we looked for it: now it is there to be locked.
-            return await self._store.write(put)
+        # If somebody wrote version 1 since it was looked for, it is there to be locked.
+        return await self._store.transact(put, repeat_duplicate=True)
 
     async def get_secrets(self, *, tenant_id: str, names: Sequence[str]) -> Sequence[SealedSecret]:
         """Those of these names that the tenant has, sealed; the others are left out."""
@@ -60,16 +55,15 @@ class SecretTable:
         statement = delete(secrets).where(secrets.c.tenant_id == tenant_id, secrets.c.name == name)
 
         def remove(connection: Connection) -> bool:
-            with self._store.dialect.transaction(connection):
-                if not connection.execute(statement).rowcount:
-                    return False
-                now = self._store.dialect.now(connection)
-                record_audit_event(
-                    connection, actor, "secret.deleted", tenant_id=tenant_id, target=name, details={}, now=now
-                )
-                return True
+            if not connection.execute(statement).rowcount:
+                return False
+            now = self._store.dialect.now(connection)
+            record_audit_event(
+                connection, actor, "secret.deleted", tenant_id=tenant_id, target=name, details={}, now=now
+            )
+            return True
 
-        return await self._store.write(remove)
+        return await self._store.transact(remove)
 
     async def secret_key_ids(self) -> Sequence[str]:
         """A scan, of a table that people fill by hand."""

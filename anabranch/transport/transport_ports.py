@@ -1,8 +1,8 @@
 """The queues between workers and executors, as ports.
 
-`job_messages` has what they carry. `tests/transport` tests each promise below on both implementations: in the process
-(`local_transport`), and on a broker (`rabbitmq_transport`). A queue may lose, repeat, reorder and delay what it
-carries: senders send again, and both sides know what they have had.
+`job_messages` has what they carry, `rabbitmq_transport` implements them on a broker; `tests/transport` tests each
+promise below. A queue may lose, repeat, reorder and delay what it carries: senders send again, and both sides know
+what they have had.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ from anabranch.engine.rules.entry_points import (
 from anabranch.errors import NotFound
 from anabranch.keys.access import Role
 from anabranch.rest.lists import page_of
-from anabranch.rest.models.base import Page, ResponseModel
-from anabranch.rest.routes.route import Reply, Route, RouteCall
+from anabranch.rest.models.base import ListModel, Page, ResponseModel
+from anabranch.rest.routes.route import Reply, RouteCall, RouteTable
 from anabranch.service.cursors import cut, make_cursor, read_cursor
 
 _SUBJECTS = {WEBHOOK_TYPE: "path", TOPIC_TYPE: "topic", FAILURE_TYPE: "workflow"}
@@ -64,15 +64,19 @@ class WorkflowBeginnings(ResponseModel):
     beginnings: list[BeginningSummary]
 
 
-class WorkflowBeginningsList(ResponseModel):
+class WorkflowBeginningsList(ListModel[WorkflowBeginnings]):
     """Workflows of the tenant, by name."""
 
-    items: list[WorkflowBeginnings]
-    nextCursor: str | None
+
+ROUTES = RouteTable("triggers")
 
 
+@ROUTES.get("/v1/triggers", Role.VIEWER, {200: WorkflowBeginningsList}, query=TriggerPage, errors=(NotFound,))
 async def list_triggers(call: RouteCall) -> Reply:
-    """By name: the entry points in each active version, and the schedules and subscriptions that were saved for it."""
+    """List what workflows begin by.
+
+    By name: the entry points in each active version, and the schedules and subscriptions that were saved for it.
+    """
     query: TriggerPage = call.query
     workflows, tenant_id = call.services.workflows, call.tenant_id
     next_cursor = None
@@ -148,18 +152,3 @@ def _beginning(
     enabled: bool = True,
 ) -> dict[str, Any]:
     return {"type": type_name, "nodeID": node_id, "subject": subject, "savedID": saved_id, "enabled": enabled}
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/v1/triggers",
-        list_triggers,
-        "List what workflows begin by.",
-        Role.VIEWER,
-        {200: WorkflowBeginningsList},
-        query=TriggerPage,
-        errors=(NotFound,),
-        tag="triggers",
-    ),
-)

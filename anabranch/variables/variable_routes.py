@@ -11,8 +11,8 @@ from anabranch.errors import InvalidRequest, LimitReached, NotFound, VersionMism
 from anabranch.keys.access import Role
 from anabranch.rest.etags import etag, expected_number
 from anabranch.rest.lists import page_of
-from anabranch.rest.models.base import Page, RequestModel, ResponseModel
-from anabranch.rest.routes.route import Header, Reply, RouteCall, data_route
+from anabranch.rest.models.base import ListModel, Page, RequestModel, ResponseModel
+from anabranch.rest.routes.route import Header, Reply, RouteCall, RouteTable
 from anabranch.service.cursors import cut, make_cursor, read_cursor
 from anabranch.variables.saved_variables import Owner, SavedVariable, owner_of_workflow, variable_as_json
 
@@ -41,50 +41,103 @@ class ListedVariable(VariableWithValue):
     )
 
 
-class VariableList(ResponseModel):
+class VariableList(ListModel[ListedVariable]):
     """Variables in the order of their names."""
 
-    items: list[ListedVariable]
-    nextCursor: str | None
+
+_VERSION = Header("If-Match", 'The version that was read, as its ETag: `"3"`. Anything else is 412.')
 
 
+ROUTES = RouteTable("data")
+_OF_TENANT = ROUTES.below("/v1/variables")
+_OF_WORKFLOW = ROUTES.below("/v1/workflows/{workflow}/variables", errors=(NotFound,))
+
+
+@_OF_TENANT.get("", Role.VIEWER, {200: VariableList}, query=Page)
 async def list_variables(call: RouteCall) -> Reply:
-    """With their values, which are not secret; values over 4 kB one by one."""
+    """List the variables.
+
+    With their values, which are not secret; values over 4 kB one by one.
+    """
     return await _list(call, Owner(call.tenant_id), "variables")
 
 
+@_OF_TENANT.get("/{variable}", Role.VIEWER, {200: VariableWithValue}, errors=(NotFound,))
 async def get_variable(call: RouteCall) -> Reply:
-    """With its value, whatever its size."""
+    """Get a variable.
+
+    With its value, whatever its size.
+    """
     return await _get(call, Owner(call.tenant_id))
 
 
+@_OF_TENANT.put(
+    "/{variable}",
+    Role.EDITOR,
+    {200: VariableWithValue},
+    body=VariableForm,
+    headers=(_VERSION,),
+    errors=(LimitReached, VersionMismatch),
+)
 async def set_variable(call: RouteCall) -> Reply:
-    """Nodes of the type `readVariables` that run from now on read it."""
+    """Set a variable.
+
+    Nodes of the type `readVariables` that run from now on read it.
+    """
     return await _set(call, Owner(call.tenant_id))
 
 
+@_OF_TENANT.delete("/{variable}", Role.EDITOR, {204: None}, headers=(_VERSION,), errors=(NotFound, VersionMismatch))
 async def delete_variable(call: RouteCall) -> Reply:
-    """Nodes that read it find nothing under its name."""
+    """Delete a variable.
+
+    Nodes that read it find nothing under its name.
+    """
     return await _delete(call, Owner(call.tenant_id))
 
 
+@_OF_WORKFLOW.get("", Role.VIEWER, {200: VariableList}, query=Page, errors=(WorkflowIsCoded,))
 async def list_workflow_variables(call: RouteCall) -> Reply:
-    """Those that its runs keep for later ones; values over 4 kB one by one."""
+    """List the variables of a workflow.
+
+    Those that its runs keep for later ones; values over 4 kB one by one.
+    """
     return await _list(call, await _owner(call), "workflow-variables")
 
 
+@_OF_WORKFLOW.get("/{variable}", Role.VIEWER, {200: VariableWithValue}, errors=(WorkflowIsCoded,))
 async def get_workflow_variable(call: RouteCall) -> Reply:
-    """With its value, whatever its size."""
+    """Get a variable of a workflow.
+
+    With its value, whatever its size.
+    """
     return await _get(call, await _owner(call))
 
 
+@_OF_WORKFLOW.put(
+    "/{variable}",
+    Role.EDITOR,
+    {200: VariableWithValue},
+    body=VariableForm,
+    headers=(_VERSION,),
+    errors=(LimitReached, VersionMismatch, WorkflowIsCoded),
+)
 async def set_workflow_variable(call: RouteCall) -> Reply:
-    """Takes the place of what its runs have written."""
+    """Set a variable of a workflow.
+
+    Takes the place of what its runs have written.
+    """
     return await _set(call, await _owner(call))
 
 
+@_OF_WORKFLOW.delete(
+    "/{variable}", Role.EDITOR, {204: None}, headers=(_VERSION,), errors=(VersionMismatch, WorkflowIsCoded)
+)
 async def delete_workflow_variable(call: RouteCall) -> Reply:
-    """Its runs find nothing under this name."""
+    """Delete a variable of a workflow.
+
+    Its runs find nothing under this name.
+    """
     return await _delete(call, await _owner(call))
 
 
@@ -133,41 +186,3 @@ def _expected(call: RouteCall) -> int | None:
 
 def _with_version(variable: SavedVariable) -> Reply:
     return Reply(variable_as_json(variable), headers={"ETag": etag(variable.version)})
-
-
-_VERSION = Header("If-Match", 'The version that was read, as its ETag: `"3"`. Anything else is 412.')
-
-_OF_TENANT, _OF_WORKFLOW = "/v1/variables", "/v1/workflows/{workflow}/variables"
-
-ROUTES = (
-    data_route("GET", _OF_TENANT, list_variables, "List the variables.", Role.VIEWER, {200: VariableList}),
-    data_route(
-        "GET", f"{_OF_TENANT}/{{variable}}", get_variable, "Get a variable.", Role.VIEWER, {200: VariableWithValue},
-        NotFound,
-    ),
-    data_route(
-        "PUT", f"{_OF_TENANT}/{{variable}}", set_variable, "Set a variable.", Role.EDITOR, {200: VariableWithValue},
-        LimitReached, VersionMismatch, body=VariableForm, headers=(_VERSION,),
-    ),
-    data_route(
-        "DELETE", f"{_OF_TENANT}/{{variable}}", delete_variable, "Delete a variable.", Role.EDITOR, {204: None},
-        NotFound, VersionMismatch, headers=(_VERSION,),
-    ),
-    data_route(
-        "GET", _OF_WORKFLOW, list_workflow_variables, "List the variables of a workflow.", Role.VIEWER,
-        {200: VariableList}, NotFound, WorkflowIsCoded, has_pages=True,
-    ),
-    data_route(
-        "GET", f"{_OF_WORKFLOW}/{{variable}}", get_workflow_variable, "Get a variable of a workflow.", Role.VIEWER,
-        {200: VariableWithValue}, NotFound, WorkflowIsCoded,
-    ),
-    data_route(
-        "PUT", f"{_OF_WORKFLOW}/{{variable}}", set_workflow_variable, "Set a variable of a workflow.", Role.EDITOR,
-        {200: VariableWithValue}, LimitReached, NotFound, VersionMismatch, WorkflowIsCoded,
-        body=VariableForm, headers=(_VERSION,),
-    ),
-    data_route(
-        "DELETE", f"{_OF_WORKFLOW}/{{variable}}", delete_workflow_variable, "Delete a variable of a workflow.",
-        Role.EDITOR, {204: None}, NotFound, VersionMismatch, WorkflowIsCoded, headers=(_VERSION,),
-    ),
-)  # fmt: skip

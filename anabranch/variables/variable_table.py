@@ -6,16 +6,14 @@ What deletes a workflow deletes its variables (`engine.store.sql.definitions`).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, select, update
 
 from anabranch.audit.audit_recording import record_audit_event
 from anabranch.engine.store.sql import statements
 from anabranch.engine.store.sql.component import SqlComponent
-from anabranch.engine.store.sql.database_errors import DuplicateRefused
 from anabranch.engine.store.sql.reading.reads import is_uuid
 from anabranch.errors import LimitReached, NotFound, ValueTooLarge, VersionMismatch
 from anabranch.variables.saved_variables import (
@@ -32,8 +30,6 @@ from anabranch.variables.saved_variables import (
     variable_text,
 )
 from anabranch.variables.variable_schema import variables
-
-T = TypeVar("T")
 
 _COLUMNS = (variables.c.name, variables.c.value, variables.c.size, variables.c.version, variables.c.updated_at)
 _LISTED_VALUE = case((variables.c.size <= LISTED_VALUE_BYTES_MAX, variables.c.value)).label("value")
@@ -99,16 +95,15 @@ class VariableTable:
             check_name(name)
 
         def write(connection: Connection) -> None:
-            with self._store.dialect.transaction(connection):
-                if not _locks_owner(connection, owner):
-                    return
-                now = self._store.dialect.now(connection)
-                for name, text in texts.items():
-                    _put(connection, owner, name, text, writer=writer, now=now)
-                _check_bounds(connection, owner)
-                _forget_removed(connection, owner)
+            if not _locks_owner(connection, owner):
+                return
+            now = self._store.dialect.now(connection)
+            for name, text in texts.items():
+                _put(connection, owner, name, text, writer=writer, now=now)
+            _check_bounds(connection, owner)
+            _forget_removed(connection, owner)
 
-        await self._store.write(write)
+        await self._store.transact(write)
 
     async def set_variable(
         self, owner: Owner, name: str, value: Any, *, actor: str, expected_version: int | None = None
@@ -119,18 +114,18 @@ class VariableTable:
 
         def put(connection: Connection) -> SavedVariable:
             """Write the value and its row of the audit trail, if the version is the expected one."""
-            with self._store.dialect.transaction(connection):
-                if not _locks_owner(connection, owner):
-                    raise NotFound(f"there is no workflow {owner.workflow_id}")
-                if expected_version is not None:
-                    _check_version(name, _locked_version(connection, owner, name), expected_version)
-                now = self._store.dialect.now(connection)
-                version = _put(connection, owner, name, text, writer="", now=now)
-                _check_bounds(connection, owner)
-                _record(connection, owner, name, actor, "variable.set", now)
-                return SavedVariable(name, json.loads(text), len(text.encode()), version, now)
+            if not _locks_owner(connection, owner):
+                raise NotFound(f"there is no workflow {owner.workflow_id}")
+            if expected_version is not None:
+                _check_version(name, _locked_version(connection, owner, name), expected_version)
+            now = self._store.dialect.now(connection)
+            version = _put(connection, owner, name, text, writer="", now=now)
+            _check_bounds(connection, owner)
+            _record(connection, owner, name, actor, "variable.set", now)
+            return SavedVariable(name, json.loads(text), len(text.encode()), version, now)
 
-        return await self._twice(put)
+        # If somebody wrote the first version since it was looked for, it is there to be locked.
+        return await self._store.transact(put, repeat_duplicate=True)
 
     async def delete_variable(
         self, owner: Owner, name: str, *, actor: str, expected_version: int | None = None
@@ -139,25 +134,17 @@ class VariableTable:
 
         def remove(connection: Connection) -> bool:
             """Remove the value, and write its row of the audit trail; False if there is none."""
-            with self._store.dialect.transaction(connection):
-                version = _locked_version(connection, owner, name)
-                if version is None:
-                    return False
-                _check_version(name, version, expected_version)
-                now = self._store.dialect.now(connection)
-                _put(connection, owner, name, None, writer="", now=now)
-                _forget_removed(connection, owner)
-                _record(connection, owner, name, actor, "variable.deleted", now)
-                return True
+            version = _locked_version(connection, owner, name)
+            if version is None:
+                return False
+            _check_version(name, version, expected_version)
+            now = self._store.dialect.now(connection)
+            _put(connection, owner, name, None, writer="", now=now)
+            _forget_removed(connection, owner)
+            _record(connection, owner, name, actor, "variable.deleted", now)
+            return True
 
-        return await self._store.write(remove)
-
-    async def _twice(self, put: Callable[[Connection], T]) -> T:
-        """Again if somebody wrote the first version since we looked for it: now it is there to be locked."""
-        try:
-            return await self._store.write(put)
-        except DuplicateRefused:
-            return await self._store.write(partial(put))
+        return await self._store.transact(remove)
 
 
 def _of(owner: Owner) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

@@ -180,7 +180,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "rest.etags": (),
     "rest.bodies": ("engine.rules", "errors", "json_input", "rest.routes.route"),
-    "rest.routes.route": ("app_services", "errors", "keys", "rest.models"),
+    "rest.routes.route": ("app_services", "errors", "keys"),
     "rest.lists": ("rest.models", "service"),
     "rest.models": ("engine.rules", "keys", "run_requests", "service"),
     "pages": (),

@@ -82,3 +82,26 @@ def test_a_node_of_an_iteration_is_explained_by_its_printed_name(anabranch: Comm
     found = anabranch("explain", ran.document["instanceID"], "each[1]/work", "--json").document
 
     assert (found["nodeID"], found["scope"], found["status"]) == ("work", "each[1]", "success")
+
+
+def test_values_are_printed_as_json(anabranch: Command, write: Write) -> None:
+    branches = [{"id": "yes", "expression": "{{ctx.input.ready}}"}]
+    document = {
+        "name": "decides",
+        "nodes": [
+            {"id": "start", "type": "start"},
+            {"id": "ask", "type": "condition", "config": {"branches": branches}},
+            {"id": "go", "type": "end"},
+            {"id": "stay", "type": "end"},
+        ],
+        "edges": [
+            {"upstreamNodeID": "start", "downstreamNodeID": "ask"},
+            {"upstreamNodeID": "ask", "downstreamNodeID": "go", "sourceHandle": "yes"},
+            {"upstreamNodeID": "ask", "downstreamNodeID": "stay", "sourceHandle": "else"},
+        ],
+    }
+    ran = anabranch("run", write("decides.json", document), "--input", '{"ready": true}', "--json")
+
+    printed = anabranch("explain", ran.document["instanceID"], "stay")
+
+    assert "  decided by ask, which left by yes: {{ctx.input.ready}} was true\n" in printed.out

@@ -44,6 +44,13 @@ def test_without_conditions_what_is_to_be_kept_stays(anabranch: Command, write: 
     assert len(anabranch("runs", "list", "--json").document["items"]) == 1
 
 
+def test_one_of_a_thing_is_told_in_the_singular(anabranch: Command, write: Write) -> None:
+    assert anabranch("run", write("big.json", DRAWING), "--input", "1").code == 0
+    assert anabranch("workflows", "delete", "big").code == 0
+    assert "removed: 1 run with " in anabranch("purge", "--older-than", "0s", "--dry-run").out
+    assert ", 1 deleted workflow\n" in anabranch("purge", "--older-than", "0s").out
+
+
 def test_mistakes_are_told(anabranch: Command, write: Write) -> None:
     assert anabranch("run", write("big.json", DRAWING), "--input", "1").code == 0
     for arguments, said in (

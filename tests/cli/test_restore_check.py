@@ -34,11 +34,12 @@ def test_a_person_backs_up_restores_and_reads_what_would_happen(anabranch: Comma
     assert f"run {run_id} dozing version 1, tenant default, PENDING, started with the key order-7\n" in told.out
     assert "  fires at once: the start, due " in told.out
     assert "schedule nightly starts dozing again: due 1970-01-01" in told.out
-    assert "1 runs go on as soon as a worker runs; `anabranch restore-check --suspend` sets all open runs" in told.out
+    assert "1 run is open, 0 suspended" in told.out
+    assert "1 run goes on as soon as a worker runs; `anabranch restore-check --suspend` sets all open runs" in told.out
     assert anabranch("restore-check", "--suspend", "--json").document["suspended"] == 1
     again = anabranch("restore-check")
     assert again.code == 1, "the schedule is due all the same"
-    assert "1 runs are open, 1 suspended" in again.out and "restore-check --suspend" not in again.out
+    assert "1 run is open, 1 suspended" in again.out and "restore-check --suspend" not in again.out
 
 
 def test_what_is_missing_is_said(anabranch: Command, folder: Path) -> None:

@@ -214,6 +214,24 @@ def test_node_types_of_ones_own_are_imported(anabranch: Command, write: Write) -
     assert printed.document["output"] == {"last": "hey"}
 
 
+def test_a_fork_on_another_graph_imports_node_types_of_ones_own(anabranch: Command, write: Write) -> None:
+    Path("mine.py").write_text(
+        "from anabranch import HandlerResult, node_type\n"
+        "@node_type('mutter')\n"
+        "class Mutter:\n"
+        "    async def execute(self, config, context, helpers):\n"
+        "        return HandlerResult('mm')\n"
+    )
+    started = anabranch("run", write("waiting.json", WAITING_SHORTLY), "--json").document["instanceID"]
+    graph = write("muttering.json", chain("muttering", {"id": "say", "type": "mutter"}))
+    fork = ("runs", "fork", started, "--graph", f"@{graph}", "--dry-run")
+
+    unknown, planned = anabranch(*fork), anabranch(*fork, "--import", "mine.py")
+
+    assert unknown.code == 2 and "UNKNOWN_TYPE" in unknown.err
+    assert planned.code == 0 and "  runs: say (" in planned.out
+
+
 def test_a_failed_handler_is_told_with_the_line_of_its_author(anabranch: Command, write: Write) -> None:
     Path("breaking.py").write_text(
         "from anabranch import node_type\n"

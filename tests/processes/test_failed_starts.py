@@ -14,8 +14,8 @@ from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import StoreUnavailable
 from anabranch.settings import Settings
 from anabranch.transport.job_sender import JobSender
-from anabranch.transport.local_transport import LocalBroker, LocalTransport
 from anabranch.triggers.topics.publisher import Publisher
+from tests.transport.local_transport import LocalBroker, LocalTransport
 
 
 async def _fails(*_: Any) -> None:

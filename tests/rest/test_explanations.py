@@ -103,7 +103,7 @@ async def test_a_skipped_node_names_the_condition_that_decided_with_its_expressi
         (decider,) = found["decidedBy"]
         assert (decider["nodeID"], decider["handle"]) == ("pick", "else")
         assert (decider["expression"], decider["value"]) == ("{{ctx.input.level > 5}}", False)
-        assert "'pick' left by 'else', since {{ctx.input.level > 5}} was False" in found["sentence"]
+        assert "'pick' left by 'else', since {{ctx.input.level > 5}} was false" in found["sentence"]
 
 
 async def test_an_ended_run_says_how_it_ended(served: Served):

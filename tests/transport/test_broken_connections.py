@@ -18,10 +18,10 @@ from anabranch.engine.pool_worker import bare_head
 from anabranch.engine.rules.stimuli import Completed
 from anabranch.transport import rabbitmq_transport
 from anabranch.transport.job_messages import DeadMessage, JobReport, JobSearch, NodeJob
-from anabranch.transport.local_transport import LocalBroker, LocalTransport
 from anabranch.transport.rabbitmq_transport import CANCELLED, REPORTS_PREFIX, SOUGHT, RabbitTransport
 from anabranch.transport.transport_ports import JobDelivery, TransportUnavailable
 from tests.rabbitmq import RabbitMQ
+from tests.transport.local_transport import LocalBroker, LocalTransport
 from tests.transport.test_faults import DISPATCH, World, node, running, until
 from tests.transport.test_queues import job
 

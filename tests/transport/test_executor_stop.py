@@ -20,11 +20,11 @@ from anabranch.transport.executor_results import KeptResults
 from anabranch.transport.job_configs import ResolvedTypes
 from anabranch.transport.job_executor import DELIVERIES_MAX, JobExecutor
 from anabranch.transport.job_messages import LINE_CHARACTERS_MAX, JobReport, NodeJob
-from anabranch.transport.local_transport import LocalBroker, LocalQueue, LocalTransport
 from anabranch.transport.rabbitmq_transport import RabbitTransport
 from anabranch.transport.server_values import NoServer
 from anabranch.transport.transport_ports import ANSWER_S_MAX, JobDelivery, Transport, TransportUnavailable
 from tests.rabbitmq import RabbitMQ
+from tests.transport.local_transport import LocalBroker, LocalQueue, LocalTransport
 from tests.transport.test_faults import Crunch, until
 from tests.transport.test_queues import Taken, connected, job
 

@@ -31,9 +31,9 @@ from anabranch.transport.job_configs import ConfigResolver, ResolvedTypes
 from anabranch.transport.job_executor import JobExecutor, JobValues
 from anabranch.transport.job_messages import JobReport, NodeJob
 from anabranch.transport.job_sender import JobSender
-from anabranch.transport.local_transport import LocalBroker, LocalTransport
 from anabranch.transport.server_values import NoServer, ServerValues
 from anabranch.transport.transport_ports import Transport
+from tests.transport.local_transport import LocalBroker, LocalTransport
 
 Message = TypeVar("Message", NodeJob, JobReport)
 

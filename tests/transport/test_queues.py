@@ -15,10 +15,10 @@ import pytest
 from anabranch.engine.rules.graph.priorities import Priority
 from anabranch.transport import rabbitmq_transport
 from anabranch.transport.job_messages import DeadMessage, JobPart, JobReport, JobSearch, NodeJob, reports_in
-from anabranch.transport.local_transport import LocalBroker, LocalTransport
 from anabranch.transport.rabbitmq_transport import HIGH_SUFFIX, JOBS_PREFIX, REPORTS_PREFIX, RabbitTransport
 from anabranch.transport.transport_ports import JobDelivery, Transport, TransportUnavailable
 from tests.rabbitmq import Forwarder, RabbitMQ
+from tests.transport.local_transport import LocalBroker, LocalTransport
 
 PATIENCE_S = 30
 

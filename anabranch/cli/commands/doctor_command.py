@@ -22,7 +22,6 @@ from anabranch.settings import Settings, SettingSource, environment_name
 
 if TYPE_CHECKING:
     from anabranch import app, migrations
-    from anabranch.service.data_check.data_doctor import DataReport
 else:
     app = deferred("anabranch.app")
     migrations = deferred("anabranch.migrations")
@@ -72,13 +71,7 @@ def doctor(
 
 def _check_data(at: DatabaseOptions) -> None:
     """Check all data, and print what is wrong with it and what to do."""
-    session = open_session(at)
-
-    async def checked() -> DataReport:
-        async with app.build(session.settings).open_data_check() as check:
-            return await check.check()
-
-    report = asyncio.run(checked())
+    report = open_session(at).ask(lambda app: app.open_data_check(), lambda check: check.check())
     if at.as_json:
         print_document(report.as_json())
         raise typer.Exit(EXIT_WRONG if report.findings else 0)

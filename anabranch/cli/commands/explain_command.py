@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import typer
@@ -40,7 +41,7 @@ def explain(
         print_line(f"  edge from {edge['from']} by {edge['handle']}: {edge['verdict']}")
     _print_reasons(found["waitsFor"], indent="  ")
     for each in found["decidedBy"]:
-        because = f": {each['expression']} was {each['value']!r}" if "expression" in each else ""
+        because = f": {each['expression']} was {_as_json(each['value'])}" if "expression" in each else ""
         ended = "which failed" if each["handle"] is None else f"which left by {each['handle']}"
         print_line(f"  decided by {_node_in_scope(each)}, {ended}{because}")
     if found["omitted"]:
@@ -54,9 +55,15 @@ def _print_reasons(reasons: list[dict[str, Any]], *, indent: str) -> None:
             for name, value in reason.items()
             if name not in ("kind", "nodeID", "scope", "why") and value is not None
         }
-        shown = ", ".join(f"{name} {value}" for name, value in details.items())
+        shown = ", ".join(
+            f"{name} {value if isinstance(value, str) else _as_json(value)}" for name, value in details.items()
+        )
         print_line(f"{indent}waits for {reason['kind']} {_node_in_scope(reason)}" + (f" ({shown})" if shown else ""))
         _print_reasons(reason.get("why", []), indent=indent + "  ")
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _node_in_scope(found: dict[str, Any]) -> str:

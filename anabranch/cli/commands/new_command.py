@@ -12,7 +12,7 @@ from anabranch.cli import program_name
 from anabranch.cli.options import AsJson
 from anabranch.cli.output import print_answer, print_document, print_line
 from anabranch.errors import InvalidRequest, NotFound
-from anabranch.gallery.gallery import WorkflowTemplate, all_templates, find_template
+from anabranch.gallery.gallery import all_templates, find_template
 
 # The form of a folder's name that needs quotes nowhere: in shells, URLs and configuration files.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -81,18 +81,8 @@ def _files_of(template: str, name: str) -> dict[str, str]:
 def _print_templates(*, as_json: bool) -> None:
     templates = all_templates()
     if as_json:
-        print_document({"items": [_as_json(template) for template in templates]})
+        print_document({"items": [template.summary() for template in templates]})
         return
     width = max(len(template.name) for template in templates)
     for template in templates:
         print_line(f"{template.name:{width}}  {template.description}")
-
-
-def _as_json(template: WorkflowTemplate) -> dict[str, str]:
-    return {
-        "name": template.name,
-        "title": template.title,
-        "description": template.description,
-        "topic": template.topic,
-        "kind": template.kind,
-    }

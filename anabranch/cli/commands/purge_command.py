@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import typer
 
-from anabranch.app import build
 from anabranch.cli.options import CLI_ACTOR, DatabaseOptions
-from anabranch.cli.output import print_document, print_line
+from anabranch.cli.output import counted, print_document, print_line
 from anabranch.cli.session import open_session
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.events import Status
 from anabranch.errors import InvalidRequest
-from anabranch.service.purge import PurgeConditions, PurgeReport
+from anabranch.service.purge import PurgeConditions
 
 
 def purge(
@@ -42,17 +40,11 @@ def purge(
     """
     age_ms = None if older_than is None else _duration(older_than)
     session = open_session(at)
-
-    async def purged() -> PurgeReport:
-        async with build(session.settings).open_purge() as service:
-            return await service.purge(
-                PurgeConditions(older_than_ms=age_ms, statuses=status or (), workflow=workflow),
-                tenant_id=session.tenant,
-                actor=CLI_ACTOR,
-                dry_run=dry_run,
-            )
-
-    report = asyncio.run(purged())
+    conditions = PurgeConditions(older_than_ms=age_ms, statuses=status or (), workflow=workflow)
+    report = session.ask(
+        lambda app: app.open_purge(),
+        lambda service: service.purge(conditions, tenant_id=session.tenant, actor=CLI_ACTOR, dry_run=dry_run),
+    )
     if at.as_json:
         print_document(
             {
@@ -68,9 +60,11 @@ def purge(
         )
         return
     verb = "would be removed" if dry_run else "removed"
-    print_line(f"{verb}: {report.runs} runs with {report.events} events, {report.workflows} deleted workflows")
+    runs, events = counted(report.runs, "run"), counted(report.events, "event")
+    print_line(f"{verb}: {runs} with {events}, {counted(report.workflows, 'deleted workflow')}")
     if report.orphaned_logs or report.orphaned_versions:
-        print_line(f"{verb}: orphans: {report.orphaned_logs} logs, {report.orphaned_versions} versions")
+        logs, versions = counted(report.orphaned_logs, "log"), counted(report.orphaned_versions, "version")
+        print_line(f"{verb}: orphans: {logs}, {versions}")
     if not dry_run:
         freed = report.bytes_before - report.bytes_after
         print_line(f"freed: {freed:,} bytes; the database has {report.bytes_after:,}")

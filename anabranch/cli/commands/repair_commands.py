@@ -7,26 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anabranch.cli.event_lines import read_name, shown_name
-from anabranch.cli.options import (
-    Input,
-    Key,
-    RunId,
-    read_duration,
-    read_value,
-)
+from anabranch.cli.options import Imports, Input, Key, RunId, read_duration, read_value
 from anabranch.cli.output import counted, print_document, print_line
 from anabranch.cli.target import TargetOptions, open_target
-from anabranch.deferred import deferred
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.run_requests import RetryOptions
 
 if TYPE_CHECKING:
     from anabranch.client.gateway import Gateway
-    from anabranch.histories import recorded_history
-    from anabranch.service.runs import run_view
-else:
-    recorded_history = deferred("anabranch.histories.recorded_history")
-    run_view = deferred("anabranch.service.runs.run_view")
 
 
 def retry(
@@ -94,6 +82,7 @@ def fork(
     if_plan: Annotated[str | None, typer.Option("--if-plan", help="Only if the plan has this digest.")] = None,
     key: Key = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan without starting anything.")] = False,
+    imports: Imports = None,
     at: TargetOptions,
 ) -> None:
     """Start a run that begins with the outcomes of this one, as far as they are good for it."""
@@ -112,15 +101,14 @@ def fork(
     request = {name: value for name, value in asked.items() if value is not None}
     if input_ is not None:
         request["input"] = read_value(input_, what="--input", default=None)
-    target = open_target(at)
+    target = open_target(at, imports=imports)
     answer = target.ask(lambda gateway: gateway.fork_run(instance_id, request, key=key))
     if at.as_json:
         print_document(answer)
     elif dry_run and "plan" not in answer:
         print_line(f"no worker has called the function yet: the plan will be the output of run {answer['instanceID']}")
     elif dry_run:
-        reused = len(answer["reuse"])
-        print_line(f"plan {answer['plan']}: {counted(reused, 'outcome')} {'is' if reused == 1 else 'are'} reused")
+        print_line(f"plan {answer['plan']}: {counted(len(answer['reuse']), 'outcome', 'is', 'are')} reused")
         for each in answer["run"]:
             why = f"{each['because']}{' ' + each['path'] if 'path' in each else ''}, effect {each['effect']}"
             print_line(f"  runs: {shown_name(each['nodeID'], each['scope'])} ({why})")

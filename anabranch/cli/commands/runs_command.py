@@ -23,7 +23,7 @@ from anabranch.cli.options import (
     read_value,
 )
 from anabranch.cli.outcome import outcome_of, print_outcome, traceback_text
-from anabranch.cli.output import flush_answers, print_answer, print_document, print_line, print_table
+from anabranch.cli.output import counted, flush_answers, print_answer, print_document, print_line, print_table
 from anabranch.cli.target import TargetOptions, open_target
 from anabranch.deferred import deferred
 from anabranch.engine.rules.events import Status, SuspendReason
@@ -197,7 +197,7 @@ def export(
     if output is not None and at.as_json:
         print_document({"files": written})
     elif output is not None:
-        print_line(f"{len(written)} runs in {output}")
+        print_line(f"{counted(len(written), 'run')} in {output}")
 
 
 async def _export(

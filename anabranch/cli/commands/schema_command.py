@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from anabranch.cli.options import AsJson, Imports
-from anabranch.cli.output import print_document, print_line, write_document
+from anabranch.cli.output import print_answer, print_document, write_document
 from anabranch.cli.target import local_node_types
 from anabranch.service.definitions.document_schema import document_schema
 
@@ -25,7 +25,4 @@ def schema(
         print_document(document)
         return
     write_document(output, document)
-    if as_json:
-        print_document({"file": str(output)})
-    else:
-        print_line(f"the schema of workflow files is in {output}")
+    print_answer({"file": str(output)}, f"the schema of workflow files is in {output}", as_json=as_json)

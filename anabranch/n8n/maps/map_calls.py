@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from anabranch.n8n.expressions import translate
@@ -51,7 +51,8 @@ def http(job: MappingJob) -> None:
     attempts = job.attempts()
     if answer["neverError"] or (job.error_way != "stop" and attempts["retry"]["maxAttempts"] == 1):
         config["okStatuses"] = list(range(400, 600))
-    if _follows(job) is False:
+    redirect = job.option("options", "redirect", "redirect", default={})
+    if isinstance(redirect, dict) and redirect.get("followRedirects") is False:
         config["followRedirects"] = False
     if not config.get("headers"):
         config.pop("headers", None)
@@ -92,13 +93,6 @@ def _url(job: MappingJob, texts: Texts) -> str:
     if not url:
         return "{{''}}"  # it fails when it is reached, as in n8n
     return url if "://" in url or url.startswith("{{") else f"http://{url}"
-
-
-def _follows(job: MappingJob) -> bool | None:
-    redirect = job.option("options", "redirect", "redirect", default={})
-    if isinstance(redirect, dict) and redirect.get("followRedirects") is False:
-        return False
-    return None
 
 
 def _timeout(job: MappingJob, config: dict[str, Any]) -> dict[str, Any]:
@@ -246,18 +240,29 @@ def _flat(value: Any) -> dict[str, Any]:
     return {str(key): str(each).lower() if isinstance(each, bool) else each for key, each in value.items()}
 
 
-def _pairs(job: MappingJob, texts: Texts, group: str, name: str, *, case: bool = False) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+def _parameters(job: MappingJob, group: str, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The parameters of a list that have names, by their names."""
     listed = job.option(group, name, default=[])
     for each in listed if isinstance(listed, list) else ():
-        if not isinstance(each, dict) or not each.get("name"):
-            continue
-        name_of = _name(each)
+        if isinstance(each, dict) and each.get("name"):
+            yield _name(each), each
+
+
+def _add(made: dict[str, Any], key: str, value: Any) -> None:
+    """Enter a value; a key that is repeated has a list of them."""
+    if key in made:
+        value = [*(made[key] if isinstance(made[key], list) else [made[key]]), value]
+    made[key] = value
+
+
+def _pairs(job: MappingJob, texts: Texts, group: str, name: str, *, case: bool = False) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, each in _parameters(job, group, name):
         value = texts.text(each.get("value", ""))
-        key = name_of.strip() if case else name_of
-        made[key] = (
-            [*(made[key] if isinstance(made[key], list) else [made[key]]), value] if key in made and not case else value
-        )
+        if case:
+            made[key.strip()] = value
+        else:
+            _add(made, key, value)
     return made
 
 
@@ -329,9 +334,7 @@ def _file_as_body(job: MappingJob, texts: Texts, config: dict[str, Any], paramet
         raise NotMapped("its body is a file")
     file = texts.scope.files().field(name)
     config["base64"] = expression(file.field("data").template)
-    headers = config.setdefault("headers", {})
-    if not any(given.lower() == "content-type" for given in headers):
-        headers["Content-Type"] = expression(f"{file.field('mimeType').template} | default('application/octet-stream')")
+    _content_type(config, expression(f"{file.field('mimeType').template} | default('application/octet-stream')"))
 
 
 def _json_body(job: MappingJob, texts: Texts, config: dict[str, Any], written: Any) -> None:
@@ -356,30 +359,19 @@ def _json_body(job: MappingJob, texts: Texts, config: dict[str, Any], written: A
 
 def _object_of(job: MappingJob, texts: Texts, group: str, name: str) -> dict[str, Any]:
     made: dict[str, Any] = {}
-    for each in job.option(group, name, default=[]):
-        if not isinstance(each, dict) or not each.get("name"):
-            continue
-        key = _name(each)
+    for key, each in _parameters(job, group, name):
         if "[" in key and job.node.version < 3:
             raise NotMapped("a parameter is an item of a list")
-        if key in made:
-            made[key] = [
-                *(made[key] if isinstance(made[key], list) else [made[key]]),
-                texts.value(each.get("value", "")),
-            ]
-        else:
-            made[key] = texts.value(each.get("value", ""))
+        _add(made, key, texts.value(each.get("value", "")))
     return made
 
 
 def _form(job: MappingJob, texts: Texts, config: dict[str, Any], group: str, name: str) -> None:
     parts = []
-    for each in job.option(group, name, default=[]):
-        if not isinstance(each, dict) or not each.get("name"):
-            continue
+    for key, each in _parameters(job, group, name):
         phrase = texts.phrase(each.get("value", ""))
         plain = phrase.text if phrase.is_path else phrase.atom
-        parts.append(f"{_name(each)}=" + expression(f"({plain} | js_text | urlencode)"))
+        parts.append(f"{key}=" + expression(f"({plain} | js_text | urlencode)"))
     config["body"] = "&".join(parts)
     _content_type(config, "application/x-www-form-urlencoded")
 
@@ -387,10 +379,8 @@ def _form(job: MappingJob, texts: Texts, config: dict[str, Any], group: str, nam
 def _parts(job: MappingJob, texts: Texts, config: dict[str, Any], group: str, name: str) -> None:
     """A form in parts: texts and files."""
     parts: list[dict[str, Any]] = []
-    for each in job.option(group, name, default=[]):
-        if not isinstance(each, dict) or not each.get("name"):
-            continue
-        part: dict[str, Any] = {"name": _name(each)}
+    for key, each in _parameters(job, group, name):
+        part: dict[str, Any] = {"name": key}
         if each.get("parameterType", "formData") == "formData":
             part["value"] = texts.text(each.get("value", ""))
         elif file := each.get("inputDataFieldName"):

@@ -476,7 +476,7 @@ def respond(job: MappingJob) -> None:
             config["body"] = texts.text(job.option("responseBody", default=""))
             headers = {"Content-Type": "text/html; charset=utf-8"} | headers if not _named(headers) else headers
         case "json":
-            config["body"] = _json_body(job, texts)
+            config["body"] = texts.value(job.option("responseBody", default=""))
             headers = {"Content-Type": "application/json; charset=utf-8"} | headers if not _named(headers) else headers
         case "firstIncomingItem":
             config["body"] = expression(feed.first.template)
@@ -514,13 +514,6 @@ def _file_to_answer(job: MappingJob, headers: dict[str, str]) -> str:
 
 def _named(headers: dict[str, str]) -> bool:
     return any(name.lower() == "content-type" for name in headers)
-
-
-def _json_body(job: MappingJob, texts: Any) -> Any:
-    body = job.option("responseBody", default="")
-    if not isinstance(body, str):
-        return texts.value(body)
-    return texts.value(body)
 
 
 @maps("stopAndError", becomes="stopWithError", needs_items=True)

@@ -28,7 +28,6 @@ def html(job: MappingJob) -> None:
     )
     texts, feed = job.texts(), job.needed_feed()
     if operation == "generateHtmlTemplate":
-        texts, feed = job.texts(), job.needed_feed()
         written = job.option("html", default="")
         page = texts.text(written if isinstance(written, str) and written.startswith("=") else f"={written}")
         job.add("set", {"values": {"html": page}}, each=feed)
@@ -280,8 +279,6 @@ def date_time(job: MappingJob) -> None:
             job.add("set", {"values": between} | ({"base": item_of(job, feed)} if include else {}), each=feed)
             job.leave()
             return
-        case "extractDate" | "roundDate":
-            raise NotMapped(f"the operation {operation}")
         case _:
             raise NotMapped(f"the operation {operation}")
     job.add("dateTime", config, suffix="value", each=feed)
@@ -334,7 +331,6 @@ def _date_of(texts: Texts, written: Any, *, null: str = "0") -> Any:
 
 
 _DATE_FIELDS = {"getCurrentDate": "currentDate", "formatDate": "formattedDate", "getTimeBetweenDates": "timeDifference"}
-_FORMATS = {"MM/dd/yyyy", "yyyy/MM/dd", "MMMM dd yyyy", "MM-dd-yyyy", "yyyy-MM-dd"}
 
 
 def _format(job: MappingJob) -> str:

@@ -266,8 +266,6 @@ def _rule(job: MappingJob, rule: Mapping[str, Any]) -> dict[str, Any]:
             return {"cron": f"*/{every} * * * *"} if 60 % every == 0 and every < 60 else {"every": f"{every}m"}
         case "hours":
             every = _number(rule, "hoursInterval", 1)
-            if _DAY % every and every < _DAY:
-                return {"cron": f"{minute} */{every} * * *"}
             return {"cron": f"{minute} */{every} * * *"} if every < _DAY else {"every": f"{every}h"}
         case "days":
             every = _number(rule, "daysInterval", 1)

@@ -118,7 +118,7 @@ def typed_value(job: MappingJob, texts: Texts, value: Any, kind: str) -> Any:
         if kind == "any":
             return expression(phrase.whole())
         if phrase.kind == "text" and kind == "string":
-            return texts_value(phrase) if phrase.text.startswith("'") else expression(phrase.whole())
+            return expression(phrase.text if phrase.text.startswith("'") else phrase.whole())
         if phrase.is_path:
             return expression(f"{phrase.text} | js_type({quoted(kind)})")
         return expression(f"{phrase.atom} | otherwise(none) | js_type({quoted(kind)})")
@@ -132,11 +132,6 @@ FIRST_WITH_TYPES, LETS_NULL_PASS = 3, 3.2
 def _as_text(value: str, missing: str) -> str:
     """An expression as text that stands in a larger one: lists and objects are JSON, null is `null`."""
     return f"((({value} | js_type('string')) or ({value} | js_text('{missing}'))) | otherwise('{missing}'))"
-
-
-def texts_value(phrase: Phrase) -> str:
-    """A text that is known, as it is."""
-    return expression(phrase.text)
 
 
 def _converted(texts: Texts, value: Any, kind: str) -> Any:

@@ -231,13 +231,7 @@ def _count(connection: Any, request: QueryRequest, send: Send) -> int:
     cursor = SSCursor(connection)
     cursor.execute(text_of(request, connection))  # without arguments, so that a % is a %
     gives_rows = cursor.description is not None
-    collector = Collector(
-        [column[0] for column in cursor.description or ()],
-        rows_max=request.rows_max,
-        bytes_max=request.bytes_max,
-        memory_max=request.memory_max,
-        send=send,
-    )
+    collector = Collector([column[0] for column in cursor.description or ()], request, send)
     for row in cursor.fetchall_unbuffered() if gives_rows else ():
         collector.add(row)
     changed = cursor.rowcount

@@ -239,7 +239,8 @@ class _Execution:
             with contextlib.closing(stream) as rows:
                 for row in rows:
                     if collector is None:
-                        collector = self._collector(cursor)
+                        columns = [column.name for column in cursor.description or ()]
+                        collector = Collector(columns, self._request, self._send)
                     collector.add(row)
             if collector is None:
                 return 0
@@ -261,15 +262,6 @@ class _Execution:
             if result.status != pq.ExecStatus.COMMAND_OK:
                 raise psycopg.errors.error_from_result(result, encoding="utf-8")
         return result.nfields > 0
-
-    def _collector(self, cursor: psycopg.RawCursor[Any]) -> Collector:
-        return Collector(
-            [column.name for column in cursor.description or ()],
-            rows_max=self._request.rows_max,
-            bytes_max=self._request.bytes_max,
-            memory_max=self._request.memory_max,
-            send=self._send,
-        )
 
 
 def _unreachable(error: BaseException) -> NodeFailure:

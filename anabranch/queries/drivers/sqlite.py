@@ -114,13 +114,7 @@ class SqliteDriver:
         positions = {name: number for number, name in enumerate(request.names, start=1)}
         sql = request.render(lambda name: f"?{positions[name]}")
         cursor = connection.execute(sql, [_adapted(request.values[name]) for name in positions])
-        collector = Collector(
-            [column[0] for column in cursor.description or ()],
-            rows_max=request.rows_max,
-            bytes_max=request.bytes_max,
-            memory_max=request.memory_max,
-            send=send,
-        )
+        collector = Collector([column[0] for column in cursor.description or ()], request, send)
         for row in cursor:
             collector.add(row)
         gives_rows, changed = cursor.description is not None, cursor.rowcount

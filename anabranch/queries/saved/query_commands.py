@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from anabranch.cli.options import CLI_ACTOR, DatabaseOptions, read_value
-from anabranch.cli.output import print_answer, print_document, print_line, print_table
+from anabranch.cli.output import counted, print_answer, print_document, print_line, print_table
 from anabranch.cli.session import open_session
 from anabranch.errors import InvalidRequest
 from anabranch.queries.saved.saved_queries import query_as_json
@@ -110,7 +110,7 @@ def run(
     columns = list(answer["rows"][0]) if answer["rows"] else []
     if columns:
         print_table(columns, [[row[column] for column in columns] for row in answer["rows"]])
-    print_line(f"{answer['rowCount']} rows")
+    print_line(counted(answer["rowCount"], "row"))
 
 
 def _sql(text: str) -> str:

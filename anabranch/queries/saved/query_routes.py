@@ -3,13 +3,11 @@
 # ruff: noqa: N815 -- the wire's names are camelCase
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from pydantic import AwareDatetime, Field
 
 from anabranch.errors import (
-    AnabranchError,
     DataSourceInUse,
     NameTaken,
     NotFound,
@@ -20,8 +18,8 @@ from anabranch.errors import (
 from anabranch.keys.access import Role
 from anabranch.queries.saved.saved_queries import query_as_json, saved_source_as_json, source_as_json
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models.base import Form, Name, ResponseModel
-from anabranch.rest.routes.route import Checked, Reply, RouteCall, data_route
+from anabranch.rest.models.base import Form, ListModel, Name, Page, ResponseModel
+from anabranch.rest.routes.route import Checked, Reply, RouteCall, RouteTable
 
 
 class SourceForm(Form):
@@ -81,159 +79,121 @@ class QuerySummary(ResponseModel):
     updatedAt: AwareDatetime
 
 
-class SourceList(ResponseModel):
+class SourceList(ListModel[SourceSummary]):
     """All data sources of the tenant."""
 
-    items: list[SourceSummary]
-    nextCursor: str | None
 
-
-class QueryList(ResponseModel):
+class QueryList(ListModel[QuerySummary]):
     """All saved queries of the tenant."""
 
-    items: list[QuerySummary]
-    nextCursor: str | None
+
+_SOURCE_REFUSALS = (NameTaken, SecretKeyMissing, SecretKeyWrong, SourceTooPowerful)
+
+ROUTES = RouteTable("data")
+_OF_SOURCE = ROUTES.below("/v1/data-sources/{source}", errors=(NotFound,))
+_OF_QUERY = ROUTES.below("/v1/data-queries/{query}", errors=(NotFound,))
 
 
+@ROUTES.get("/v1/data-sources", Role.VIEWER, {200: SourceList}, query=Page)
 async def list_sources(call: RouteCall) -> Reply:
-    """By name, without their URLs."""
+    """List the data sources.
+
+    By name, without their URLs.
+    """
     found = await call.services.data.list_sources(tenant_id=call.tenant_id)
     return Reply(page_by_name([source_as_json(each) for each in found], call.query, "data-sources"))
 
 
+@ROUTES.post(
+    "/v1/data-sources", Role.ADMIN, {201: SavedSourceModel}, body=Checked(SourceForm), errors=(*_SOURCE_REFUSALS,)
+)
 async def create_source(call: RouteCall) -> Reply:
-    """The URL is kept sealed where it holds a password, and never comes back."""
+    """Save a data source.
+
+    The URL is kept sealed where it holds a password, and never comes back.
+    """
     made = await call.services.data.create_source(call.body, tenant_id=call.tenant_id, actor=call.actor)
     location = f"/v1/data-sources/{made.source.data_source_id}"
     return Reply(saved_source_as_json(made), 201, {"Location": location})
 
 
+@_OF_SOURCE.get("", Role.VIEWER, {200: SourceSummary})
 async def get_source(call: RouteCall) -> Reply:
-    """`{source}` is an id or a name."""
+    """Read a data source.
+
+    `{source}` is an id or a name.
+    """
     return Reply(source_as_json(await call.services.data.get_source(call.path["source"], tenant_id=call.tenant_id)))
 
 
+@_OF_SOURCE.put("", Role.ADMIN, {200: SavedSourceModel}, body=Checked(SourceForm), errors=(*_SOURCE_REFUSALS,))
 async def update_source(call: RouteCall) -> Reply:
-    """Its queries run on the new URL from their next execution on."""
+    """Replace a data source.
+
+    Its queries run on the new URL from their next execution on.
+    """
     saved = await call.services.data.update_source(
         call.path["source"], call.body, tenant_id=call.tenant_id, actor=call.actor
     )
     return Reply(saved_source_as_json(saved))
 
 
+@_OF_SOURCE.delete("", Role.ADMIN, {204: None}, errors=(DataSourceInUse,))
 async def delete_source(call: RouteCall) -> Reply:
-    """409 while queries name it."""
+    """Delete a data source.
+
+    409 while queries name it.
+    """
     await call.services.data.delete_source(call.path["source"], tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
 
 
+@ROUTES.get("/v1/data-queries", Role.VIEWER, {200: QueryList}, query=Page)
 async def list_queries(call: RouteCall) -> Reply:
-    """By name, with their SQL."""
+    """List the saved queries.
+
+    By name, with their SQL.
+    """
     found = await call.services.data.list_queries(tenant_id=call.tenant_id)
     return Reply(page_by_name([query_as_json(each) for each in found], call.query, "data-queries"))
 
 
+@ROUTES.post("/v1/data-queries", Role.EDITOR, {201: QuerySummary}, body=Checked(QueryForm), errors=(NameTaken,))
 async def create_query(call: RouteCall) -> Reply:
-    """One statement; parameters are written `:name` in it."""
+    """Save a query.
+
+    One statement; parameters are written `:name` in it.
+    """
     made = await call.services.data.create_query(call.body, tenant_id=call.tenant_id, actor=call.actor)
     return Reply(query_as_json(made), 201, {"Location": f"/v1/data-queries/{made.data_query_id}"})
 
 
+@_OF_QUERY.get("", Role.VIEWER, {200: QuerySummary})
 async def get_query(call: RouteCall) -> Reply:
-    """`{query}` is an id or a name."""
+    """Read a query.
+
+    `{query}` is an id or a name.
+    """
     return Reply(query_as_json(await call.services.data.get_query(call.path["query"], tenant_id=call.tenant_id)))
 
 
+@_OF_QUERY.put("", Role.EDITOR, {200: QuerySummary}, body=Checked(QueryForm), errors=(NameTaken,))
 async def update_query(call: RouteCall) -> Reply:
-    """Replaced as a whole; runs that come to it later run the new one."""
+    """Replace a query.
+
+    Replaced as a whole; runs that come to it later run the new one.
+    """
     saved = await call.services.data.update_query(
         call.path["query"], call.body, tenant_id=call.tenant_id, actor=call.actor
     )
     return Reply(query_as_json(saved))
 
 
+@_OF_QUERY.delete("", Role.EDITOR, {204: None})
 async def delete_query(call: RouteCall) -> Reply:
-    """Nodes that name it fail with QUERY_NOT_FOUND from then on."""
+    """Delete a query.
+
+    Nodes that name it fail with QUERY_NOT_FOUND from then on.
+    """
     await call.services.data.delete_query(call.path["query"], tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
-
-
-_SOURCE_REFUSALS: Sequence[type[AnabranchError]] = (
-    NameTaken,
-    SecretKeyMissing,
-    SecretKeyWrong,
-    SourceTooPowerful,
-)
-
-
-ROUTES = (
-    data_route("GET", "/v1/data-sources", list_sources, "List the data sources.", Role.VIEWER, {200: SourceList}),
-    data_route(
-        "POST",
-        "/v1/data-sources",
-        create_source,
-        "Save a data source.",
-        Role.ADMIN,
-        {201: SavedSourceModel},
-        *_SOURCE_REFUSALS,
-        body=Checked(SourceForm),
-    ),
-    data_route(
-        "GET",
-        "/v1/data-sources/{source}",
-        get_source,
-        "Read a data source.",
-        Role.VIEWER,
-        {200: SourceSummary},
-        NotFound,
-    ),
-    data_route(
-        "PUT",
-        "/v1/data-sources/{source}",
-        update_source,
-        "Replace a data source.",
-        Role.ADMIN,
-        {200: SavedSourceModel},
-        NotFound,
-        *_SOURCE_REFUSALS,
-        body=Checked(SourceForm),
-    ),
-    data_route(
-        "DELETE",
-        "/v1/data-sources/{source}",
-        delete_source,
-        "Delete a data source.",
-        Role.ADMIN,
-        {204: None},
-        NotFound,
-        DataSourceInUse,
-    ),
-    data_route("GET", "/v1/data-queries", list_queries, "List the saved queries.", Role.VIEWER, {200: QueryList}),
-    data_route(
-        "POST",
-        "/v1/data-queries",
-        create_query,
-        "Save a query.",
-        Role.EDITOR,
-        {201: QuerySummary},
-        NameTaken,
-        body=Checked(QueryForm),
-    ),
-    data_route(
-        "GET", "/v1/data-queries/{query}", get_query, "Read a query.", Role.VIEWER, {200: QuerySummary}, NotFound
-    ),
-    data_route(
-        "PUT",
-        "/v1/data-queries/{query}",
-        update_query,
-        "Replace a query.",
-        Role.EDITOR,
-        {200: QuerySummary},
-        NotFound,
-        NameTaken,
-        body=Checked(QueryForm),
-    ),
-    data_route(
-        "DELETE", "/v1/data-queries/{query}", delete_query, "Delete a query.", Role.EDITOR, {204: None}, NotFound
-    ),
-)

@@ -7,10 +7,10 @@ for each execution of a `dataQuery` node, and what people save by hand.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import orjson
-from sqlalchemy import Connection, CursorResult, Select, Table, and_, delete, insert, select, update
+from sqlalchemy import Connection, Select, Table, and_, delete, insert, select, update
 
 from anabranch.audit.audit_recording import record_audit_event
 from anabranch.engine.store.sql.component import SqlComponent
@@ -69,12 +69,11 @@ class DataQueries(SqlComponent):
         """Remove a source, and record it. Raises NotFound, and DataSourceInUse while queries name it."""
 
         def remove(connection: Connection) -> None:
-            with self.dialect.transaction(connection):
-                using = select(data_queries.c.name).where(data_queries.c.data_source_id == data_source_id).limit(1)
-                query = connection.execute(using).scalar()
-                if query is not None:
-                    raise DataSourceInUse(f"the data query {query!r} runs on this data source")
-                self._delete(connection, data_sources, data_source_id, tenant_id, actor)
+            using = select(data_queries.c.name).where(data_queries.c.data_source_id == data_source_id).limit(1)
+            query = connection.execute(using).scalar()
+            if query is not None:
+                raise DataSourceInUse(f"the data query {query!r} runs on this data source")
+            self._delete(connection, data_sources, data_source_id, tenant_id, actor)
 
         await self._deleted(remove, "data source", data_source_id)
 
@@ -114,33 +113,29 @@ class DataQueries(SqlComponent):
 
     async def delete_query(self, data_query_id: str, *, tenant_id: str, actor: str | None = None) -> None:
         """Remove a query, and record it. Raises NotFound."""
-
-        def remove(connection: Connection) -> None:
-            with self.dialect.transaction(connection):
-                self._delete(connection, data_queries, data_query_id, tenant_id, actor)
-
-        await self._deleted(remove, "data query", data_query_id)
+        await self._deleted(
+            lambda connection: self._delete(connection, data_queries, data_query_id, tenant_id, actor),
+            "data query",
+            data_query_id,
+        )
 
     def _save(self, connection: Connection, table: Table, values: dict[str, Any], actor: str | None) -> None:
         """Replace the row with this id and tenant, else insert it; on record as `data_source.saved` and the like."""
         now = self.dialect.now(connection)
         id_column, kind = _KINDS[table.name]
         same = and_(table.c[id_column] == values[id_column], table.c.tenant_id == values["tenant_id"])
-        with self.dialect.transaction(connection):
-            moved = cast(
-                CursorResult[Any], connection.execute(update(table).where(same).values(values | {"updated_at": now}))
-            )
-            if not moved.rowcount:
-                connection.execute(insert(table).values(values | {"created_at": now, "updated_at": now}))
-            record_audit_event(
-                connection,
-                actor,
-                f"{kind}.saved",
-                tenant_id=values["tenant_id"],
-                target=values[id_column],
-                details={"name": values["name"]},
-                now=now,
-            )
+        moved = connection.execute(update(table).where(same).values(values | {"updated_at": now}))
+        if not moved.rowcount:
+            connection.execute(insert(table).values(values | {"created_at": now, "updated_at": now}))
+        record_audit_event(
+            connection,
+            actor,
+            f"{kind}.saved",
+            tenant_id=values["tenant_id"],
+            target=values[id_column],
+            details={"name": values["name"]},
+            now=now,
+        )
 
     def _delete(self, connection: Connection, table: Table, row_id: str, tenant_id: str, actor: str | None) -> None:
         id_column, kind = _KINDS[table.name]
@@ -160,14 +155,14 @@ class DataQueries(SqlComponent):
 
     async def _written(self, save: Callable[[Connection], Saved], what: str) -> Saved:
         try:
-            return await self.write(save)
+            return await self.transact(save)
         except DuplicateRefused:
             raise NameTaken(f"there is a {what} already", hint="Choose another name, or update that one.") from None
 
     async def _deleted(self, remove: Callable[[Connection], None], kind: str, row_id: str) -> None:
         if not is_uuid(row_id):
             raise NotFound(f"there is no {kind} {row_id!r}")
-        await self.write(remove)
+        await self.transact(remove)
 
 
 def _sources(tenant_id: str, key: str) -> Select[Any]:

@@ -3,9 +3,10 @@
 Attributes have the names of the JSON fields (camelCase). Responses are open: a client must accept unknown fields.
 """
 
+# ruff: noqa: N815 -- the names on the wire are camelCase
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
@@ -103,6 +104,16 @@ class ResponseModel(BaseModel):
     """Base of responses."""
 
     model_config = ConfigDict(extra="allow")
+
+
+Item = TypeVar("Item")
+
+
+class ListModel(ResponseModel, Generic[Item]):
+    """Base of lists."""
+
+    items: list[Item]
+    nextCursor: str | None
 
 
 class OpenResponseModel(ResponseModel):

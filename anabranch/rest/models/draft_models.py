@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import AwareDatetime, Field, RootModel
 
-from anabranch.rest.models.base import Page, Query, RequestModel, ResponseModel
+from anabranch.rest.models.base import ListModel, Page, Query, RequestModel, ResponseModel
 from anabranch.rest.models.workflow_models import SavedWorkflow
 from anabranch.run_requests import WHOLE_NUMBER_MAX
 
@@ -72,11 +72,8 @@ class DraftModel(DraftSummary):
     document: dict[str, Any]
 
 
-class DraftList(ResponseModel):
+class DraftList(ListModel[DraftSummary]):
     """A page of drafts."""
-
-    items: list[DraftSummary]
-    nextCursor: str | None
 
 
 class TestHookModel(ResponseModel):

@@ -16,6 +16,7 @@ from anabranch.rest.models.base import (
     DayOrInstant,
     Instant,
     Key,
+    ListModel,
     OpenResponseModel,
     Page,
     Query,
@@ -407,11 +408,8 @@ class Iteration(ResponseModel):
     error: Any
 
 
-class IterationPage(ResponseModel):
+class IterationPage(ListModel[Iteration]):
     """A page of iterations, by index."""
-
-    items: list[Iteration]
-    nextCursor: str | None
 
 
 class TracedNode(ResponseModel):
@@ -518,18 +516,12 @@ class ConsoleLine(ResponseModel):
     text: str
 
 
-class ConsolePage(ResponseModel):
+class ConsolePage(ListModel[ConsoleLine]):
     """A page of console lines of a run."""
 
-    items: list[ConsoleLine]
-    nextCursor: str | None
 
-
-class RunList(ResponseModel):
+class RunList(ListModel[ListedRun]):
     """A page of runs, newest first."""
-
-    items: list[ListedRun]
-    nextCursor: str | None
 
 
 class ValueQuery(RequestModel):
@@ -545,18 +537,12 @@ class LargeValueModel(RootModel[Any]):
     """Any JSON."""
 
 
-class LogPage(ResponseModel):
+class LogPage(ListModel[LogEntry]):
     """A page of a log."""
 
-    items: list[LogEntry]
-    nextCursor: str | None
 
-
-class StepPage(ResponseModel):
+class StepPage(ListModel[StepModel]):
     """A page of activations."""
-
-    items: list[StepModel]
-    nextCursor: str | None
 
 
 class AsOf(RequestModel):

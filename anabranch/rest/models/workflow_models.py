@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from anabranch.engine.rules.graph.document import PASSES_MAX, TITLE_LENGTH_MAX
 from anabranch.engine.rules.graph.pools import POOL_NAME_PATTERN
-from anabranch.rest.models.base import OpenResponseModel, Page, Query, RequestModel, ResponseModel
+from anabranch.rest.models.base import ListModel, OpenResponseModel, Page, Query, RequestModel, ResponseModel
 from anabranch.run_requests import WHOLE_NUMBER_MAX
 
 
@@ -238,18 +238,12 @@ class WorkflowVersionSummary(ResponseModel):
     runCounts: dict[str, int] | None = Field(None, description="Only if requested.")
 
 
-class WorkflowList(ResponseModel):
+class WorkflowList(ListModel[WorkflowSummary]):
     """A page of workflows."""
 
-    items: list[WorkflowSummary]
-    nextCursor: str | None
 
-
-class VersionList(ResponseModel):
+class VersionList(ListModel[WorkflowVersionSummary]):
     """A page of versions, newest first."""
-
-    items: list[WorkflowVersionSummary]
-    nextCursor: str | None
 
 
 Aspect: TypeAlias = Literal["handles", "variables", "references", "structure"]

@@ -6,10 +6,12 @@ documented and has a role; a route without one says `PUBLIC`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Final, Literal, TypeAlias
+from functools import partialmethod
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from multidict import CIMultiDictProxy, MultiDictProxy
 from pydantic import BaseModel
@@ -17,7 +19,6 @@ from pydantic import BaseModel
 from anabranch.app_services import AppServices
 from anabranch.errors import AnabranchError
 from anabranch.keys.access import Principal, Role
-from anabranch.rest.models.base import Page
 
 
 class _Public(Enum):
@@ -66,6 +67,9 @@ class RouteCall:
     """Whether the client has disconnected."""
 
 
+Serve: TypeAlias = Callable[[RouteCall], Awaitable[Reply]]
+
+
 @dataclass(frozen=True, slots=True)
 class AnyJson:
     """A body that may be any JSON value."""
@@ -103,12 +107,14 @@ class Route:
     method: Method
     path: str
     """With parameters in braces, as OpenAPI and aiohttp write them."""
-    serve: Callable[[RouteCall], Awaitable[Reply]]
+    serve: Serve
     summary: str
-    """One sentence; the docstring of `serve` has the details."""
+    """One sentence."""
+    details: str
     needs: Role | _Public
     answers: Mapping[int, type[BaseModel] | None]
     """The successful answers by status; None: no body."""
+    tag: str
     body: Body = None
     body_required: bool = True
     """False: without a body, `Call.body` is None."""
@@ -120,7 +126,6 @@ class Route:
     """Its errors, beside those of every route. A route with ShuttingDown is refused while the process stops."""
     for_executors: bool = False
     """Keys of executors may use it, too."""
-    tag: str = "runs"
     aliases: Sequence[str] = ()
     """Further paths of the same route."""
     answers_media: str = "application/json"
@@ -128,20 +133,67 @@ class Route:
     """The media type of the streamed response, if requested."""
 
 
-def data_route(
-    method: Method,
-    path: str,
-    serve: Any,
-    summary: str,
-    needs: Role,
-    answers: dict[int, type[BaseModel] | None],
-    *errors: type[AnabranchError],
-    body: Body = None,
-    has_pages: bool = False,
-    headers: Sequence[Header] = (),
-) -> Route:
-    """A route of queries, secrets or keys. Their lists have pages."""
-    further: dict[str, Any] = {"query": Page} if has_pages or (method == "GET" and "{" not in path) else {}
-    return Route(
-        method, path, serve, summary, needs, answers, body=body, headers=headers, errors=errors, tag="data", **further
-    )
+_Method: TypeAlias = partialmethod[Callable[[Serve], Serve]]
+
+
+@dataclass(frozen=True, slots=True)
+class RouteTable:
+    """The routes of a module, in the order of the functions that serve them."""
+
+    tag: str
+    path: str = ""
+    """Where all of their paths begin."""
+    alias: str | None = None
+    """Where the paths begin under which they all exist, too."""
+    errors: Sequence[type[AnabranchError]] = ()
+    """Errors of all of them."""
+    routes: list[Route] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[Route]:
+        return iter(self.routes)
+
+    def below(self, path: str, *, alias: str | None = None, errors: Sequence[type[AnabranchError]] = ()) -> RouteTable:
+        """The same table, for routes that have the beginning of their paths and these errors in common."""
+        return replace(self, path=path, alias=alias, errors=errors)
+
+    def route(
+        self,
+        method: Method,
+        path: str,
+        needs: Role | _Public,
+        answers: Mapping[int, type[BaseModel] | None],
+        *,
+        tag: str | None = None,
+        errors: Sequence[type[AnabranchError]] = (),
+        **further: Any,
+    ) -> Callable[[Serve], Serve]:
+        """Declare the route that the decorated function serves; `further` are other fields of `Route`.
+
+        The first line of the function's docstring is the summary, the rest has the details.
+        """
+
+        def declared(serve: Serve) -> Serve:
+            summary, _, details = inspect.cleandoc(serve.__doc__ or "").partition("\n\n")
+            self.routes.append(
+                Route(
+                    method,
+                    f"{self.path}{path}",
+                    serve,
+                    summary,
+                    details,
+                    needs,
+                    answers,
+                    tag or self.tag,
+                    aliases=() if self.alias is None else (f"{self.alias}{path}",),
+                    errors=(*self.errors, *errors),
+                    **further,
+                )
+            )
+            return serve
+
+        return declared
+
+    get: ClassVar[_Method] = partialmethod(route, "GET")
+    post: ClassVar[_Method] = partialmethod(route, "POST")
+    put: ClassVar[_Method] = partialmethod(route, "PUT")
+    delete: ClassVar[_Method] = partialmethod(route, "DELETE")

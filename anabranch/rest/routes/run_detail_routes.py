@@ -47,8 +47,8 @@ from anabranch.rest.models.run_models import (
     Widget,
     WidgetQuery,
 )
-from anabranch.rest.routes.route import Reply, Route, RouteCall
-from anabranch.rest.routes.run_routes import about_run, run_id_of, show_addresses, wait_for_end
+from anabranch.rest.routes.route import Reply, RouteCall, RouteTable
+from anabranch.rest.routes.run_routes import below_run, run_id_of, show_addresses, wait_for_end
 from anabranch.service.cursors import make_cursor, read_cursor, read_number
 from anabranch.service.runs.iterations import IterationsWanted, PageStart
 from anabranch.service.runs.read_verbs import StepFilter
@@ -57,15 +57,45 @@ from anabranch.service.runs.run_view import PayloadDetail
 # 15 digits: no log has so many rows, and JSON numbers are not exact beyond that.
 _SEQ_DIGITS_MAX = 15
 
+JSON_LINES = "application/x-ndjson"
 
+
+ROUTES = RouteTable("runs")
+_OF_RUN = below_run(ROUTES)
+
+
+@ROUTES.get(
+    "/v1/values/{sha256}", Role.VIEWER, {200: LargeValueModel}, query=ValueQuery, errors=(NotFound,), for_executors=True
+)
+async def get_value(call: RouteCall) -> Reply:
+    """Read a large value of a run.
+
+    A value over 64 kB by its content, as logs and steps name it: the JSON whose SHA-256 it is.
+
+    An executor gets those that its job's run refers to, as long as that is open.
+    """
+    query: ValueQuery = call.query
+    tenant_id, sha256 = call.principal.tenant_for(query.tenantID), call.path["sha256"]
+    workflows = call.services.workflows
+    if call.principal.role is not Role.EXECUTOR:
+        return Reply(await workflows.get_value(sha256, tenant_id=tenant_id))
+    if query.instanceID is None:
+        raise one_problem("an executor names the run of its job", "/instanceID")
+    return Reply(await workflows.get_value_of_job(sha256, query.instanceID, tenant_id=tenant_id))
+
+
+@_OF_RUN.get("/log", Role.VIEWER, {200: LogPage}, query=LogQuery)
 async def get_log(call: RouteCall) -> Reply:
-    """The events in log order, perhaps without their payloads."""
+    """Read the log of a run.
+
+    The events in log order, perhaps without their payloads.
+    """
     instance_id, page = await run_id_of(call), call.query
     events, next_seq = await call.services.workflows.get_log_page(
         instance_id,
         tenant_id=call.tenant_id,
         limit=page.limit,
-        after_seq=_after_seq(page, "log"),
+        after_seq=_after(page, "log"),
         payloads=PayloadDetail.NONE
         if not page.payload
         else PayloadDetail.WHOLE
@@ -75,33 +105,15 @@ async def get_log(call: RouteCall) -> Reply:
     return Reply(page_of(events, None if next_seq is None else make_cursor("log", next_seq)))
 
 
-async def get_steps(call: RouteCall) -> Reply:
-    """The requested activations, in the order of their first events."""
-    instance_id = await run_id_of(call)
-    page: StepQuery = call.query
-    steps, next_seq = await call.services.workflows.get_steps_page(
-        instance_id,
-        tenant_id=call.tenant_id,
-        limit=page.limit,
-        after_seq=_after_seq(page, "steps"),
-        wanted=StepFilter(
-            ActivationFilter(page.nodeID, page.scope, page.within, frozenset(page.status)),
-            outputs=page.outputs,
-            inline=page.inline,
-        ),
-    )
-    show_addresses(call, instance_id, steps)
-    return Reply(page_of(steps, None if next_seq is None else make_cursor("steps", next_seq)))
-
-
-JSON_LINES = "application/x-ndjson"
-
-
+@_OF_RUN.get("/console", Role.VIEWER, {200: ConsolePage}, query=ConsoleQuery, streams_media=JSON_LINES)
 async def get_console(call: RouteCall) -> Reply:
-    """The lines that handlers, steps and code nodes logged and printed, oldest first; with `follow` also new ones."""
+    """Read the console lines of a run.
+
+    The lines that handlers, steps and code nodes logged and printed, oldest first; with `follow` also new ones.
+    """
     instance_id, query = await run_id_of(call), call.query
     wanted = LinesWanted(
-        after=_after_number(query),
+        after=_after(query, "console"),
         limit=query.limit,
         node_id=query.nodeID,
         scope=query.scope,
@@ -124,47 +136,44 @@ async def _json_lines(pages: AsyncIterator[list[dict[str, Any]]]) -> AsyncIterat
             yield b"".join(orjson.dumps(line) + b"\n" for line in page)
 
 
-def _after_number(page: ConsoleQuery) -> int:
-    return page.after if page.cursor is None else read_number(read_cursor("console", page.cursor, parts=1)[0])
+@_OF_RUN.get("/steps", Role.VIEWER, {200: StepPage}, query=StepQuery)
+async def get_steps(call: RouteCall) -> Reply:
+    """Read the activations of a run.
 
-
-async def get_run_at(call: RouteCall) -> Reply:
-    """Folded from the first rows of the log, so it contains only what the run knew then."""
-    instance_id, query = await run_id_of(call), call.query
-    seq = call.path["seq"]
-    if not seq.isdecimal() or len(seq) > _SEQ_DIGITS_MAX:
-        raise one_problem("a seq is a whole number", "/seq")
-    found = await call.services.explanations.at(
-        instance_id, int(seq), tenant_id=call.tenant_id, scope=query.scope, path=query.path
-    )
-    return Reply(found)
-
-
-async def get_why(call: RouteCall) -> Reply:
-    """What a run waits for, or how it ended."""
+    The requested activations, in the order of their first events.
+    """
     instance_id = await run_id_of(call)
-    found = await call.services.explanations.why_run(instance_id, tenant_id=call.tenant_id)
-    show_addresses(call, instance_id, [{"waitsFor": reason} for reason in found["waitsFor"]])
-    return Reply(found)
-
-
-async def get_why_node(call: RouteCall) -> Reply:
-    """Why a node has run, was skipped, or has not run yet: its edges, its waits, and the conditions that decided."""
-    instance_id = await run_id_of(call)
-    found = await call.services.explanations.why_node(
-        instance_id, call.path["node"], tenant_id=call.tenant_id, scope=call.query.scope
+    page: StepQuery = call.query
+    steps, next_seq = await call.services.workflows.get_steps_page(
+        instance_id,
+        tenant_id=call.tenant_id,
+        limit=page.limit,
+        after_seq=_after(page, "steps"),
+        wanted=StepFilter(
+            ActivationFilter(page.nodeID, page.scope, page.within, frozenset(page.status)),
+            outputs=page.outputs,
+            inline=page.inline,
+        ),
     )
-    show_addresses(call, instance_id, [{"waitsFor": reason} for reason in found["waitsFor"]])
-    return Reply(found)
+    show_addresses(call, instance_id, steps)
+    return Reply(page_of(steps, None if next_seq is None else make_cursor("steps", next_seq)))
 
 
+@_OF_RUN.get("/summary", Role.VIEWER, {200: Totals})
 async def get_totals(call: RouteCall) -> Reply:
-    """The totals of each node and each loop, as of `seq`."""
+    """Read the totals of a run.
+
+    The totals of each node and each loop, as of `seq`.
+    """
     return Reply(await call.services.workflows.get_totals(await run_id_of(call), tenant_id=call.tenant_id))
 
 
+@_OF_RUN.get("/iterations", Role.VIEWER, {200: IterationPage}, query=IterationQuery)
 async def get_iterations(call: RouteCall) -> Reply:
-    """The iterations of one loop, by index."""
+    """Read the iterations of a loop of a run.
+
+    The iterations of one loop, by index.
+    """
     instance_id = await run_id_of(call)
     page: IterationQuery = call.query
     after = None
@@ -181,33 +190,76 @@ async def get_iterations(call: RouteCall) -> Reply:
     )
 
 
-async def get_history(call: RouteCall) -> Reply:
-    """The run with the definition that it is pinned to; its rows are in `/log`."""
-    return Reply(await call.services.workflows.get_history(await run_id_of(call), tenant_id=call.tenant_id))
+@_OF_RUN.get(
+    "/at/{seq}", Role.VIEWER, {200: RunAsOfModel}, query=AsOf, errors=(InvalidRequest, RunTooLarge, TooManyPending)
+)
+async def get_run_at(call: RouteCall) -> Reply:
+    """Read a run as of a row of its log.
 
-
-async def get_value(call: RouteCall) -> Reply:
-    """A value over 64 kB by its content, as logs and steps name it: the JSON whose SHA-256 it is.
-
-    An executor gets those that its job's run refers to, as long as that is open.
+    Folded from the first rows of the log, so it contains only what the run knew then.
     """
-    query: ValueQuery = call.query
-    tenant_id, sha256 = call.principal.tenant_for(query.tenantID), call.path["sha256"]
-    workflows = call.services.workflows
-    if call.principal.role is not Role.EXECUTOR:
-        return Reply(await workflows.get_value(sha256, tenant_id=tenant_id))
-    if query.instanceID is None:
-        raise one_problem("an executor names the run of its job", "/instanceID")
-    return Reply(await workflows.get_value_of_job(sha256, query.instanceID, tenant_id=tenant_id))
+    instance_id, query = await run_id_of(call), call.query
+    seq = call.path["seq"]
+    if not seq.isdecimal() or len(seq) > _SEQ_DIGITS_MAX:
+        raise one_problem("a seq is a whole number", "/seq")
+    found = await call.services.explanations.at(
+        instance_id, int(seq), tenant_id=call.tenant_id, scope=query.scope, path=query.path
+    )
+    return Reply(found)
 
 
+@_OF_RUN.get("/why", Role.VIEWER, {200: Why}, errors=(RunTooLarge, TooManyPending))
+async def get_why(call: RouteCall) -> Reply:
+    """Read what a run waits for, or how it ended.
+
+    What a run waits for, or how it ended.
+    """
+    instance_id = await run_id_of(call)
+    found = await call.services.explanations.why_run(instance_id, tenant_id=call.tenant_id)
+    show_addresses(call, instance_id, [{"waitsFor": reason} for reason in found["waitsFor"]])
+    return Reply(found)
+
+
+@_OF_RUN.get(
+    "/nodes/{node}/why", Role.VIEWER, {200: WhyNode}, query=ActivationInScope, errors=(RunTooLarge, TooManyPending)
+)
+async def get_why_node(call: RouteCall) -> Reply:
+    """Read why a node has run, was skipped, or has not run yet.
+
+    Why a node has run, was skipped, or has not run yet: its edges, its waits, and the conditions that decided.
+    """
+    instance_id = await run_id_of(call)
+    found = await call.services.explanations.why_node(
+        instance_id, call.path["node"], tenant_id=call.tenant_id, scope=call.query.scope
+    )
+    show_addresses(call, instance_id, [{"waitsFor": reason} for reason in found["waitsFor"]])
+    return Reply(found)
+
+
+@_OF_RUN.get("/graph", Role.VIEWER, {200: RunGraph})
 async def get_graph(call: RouteCall) -> Reply:
-    """The run's own graph, also of a test run, a coded one, or one whose workflow is deleted."""
+    """Read the graph that a run follows.
+
+    The run's own graph, also of a test run, a coded one, or one whose workflow is deleted.
+    """
     return Reply(await call.services.workflows.get_graph(await run_id_of(call), tenant_id=call.tenant_id))
 
 
+@_OF_RUN.get("/history", Role.VIEWER, {200: RunHistory})
+async def get_history(call: RouteCall) -> Reply:
+    """Read a run with the definition that it is pinned to.
+
+    The run with the definition that it is pinned to; its rows are in `/log`.
+    """
+    return Reply(await call.services.workflows.get_history(await run_id_of(call), tenant_id=call.tenant_id))
+
+
+@_OF_RUN.get("/widget", Role.VIEWER, {200: Widget}, query=WidgetQuery)
 async def get_widget(call: RouteCall) -> Reply:
-    """A run's output so far, shaped for a widget."""
+    """Read the output of a run, shaped for a widget.
+
+    A run's output so far, shaped for a widget.
+    """
     query: WidgetQuery = call.query
     try:
         config = {} if query.config is None else parse_json(query.config, what="config")
@@ -221,91 +273,5 @@ async def get_widget(call: RouteCall) -> Reply:
     return Reply(widget, headers=headers)
 
 
-def _after_seq(page: SeqPage, kind: str) -> int:
+def _after(page: SeqPage | ConsoleQuery, kind: str) -> int:
     return page.after if page.cursor is None else read_number(read_cursor(kind, page.cursor, parts=1)[0])
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/v1/values/{sha256}",
-        get_value,
-        "Read a large value of a run.",
-        Role.VIEWER,
-        {200: LargeValueModel},
-        query=ValueQuery,
-        errors=(NotFound,),
-        for_executors=True,
-    ),
-    about_run("GET", "/log", get_log, "Read the log of a run.", Role.VIEWER, {200: LogPage}, query=LogQuery),
-    about_run(
-        "GET",
-        "/console",
-        get_console,
-        "Read the console lines of a run.",
-        Role.VIEWER,
-        {200: ConsolePage},
-        query=ConsoleQuery,
-        streams_media=JSON_LINES,
-    ),
-    about_run(
-        "GET", "/steps", get_steps, "Read the activations of a run.", Role.VIEWER, {200: StepPage}, query=StepQuery
-    ),
-    about_run("GET", "/summary", get_totals, "Read the totals of a run.", Role.VIEWER, {200: Totals}),
-    about_run(
-        "GET",
-        "/iterations",
-        get_iterations,
-        "Read the iterations of a loop of a run.",
-        Role.VIEWER,
-        {200: IterationPage},
-        query=IterationQuery,
-    ),
-    about_run(
-        "GET",
-        "/at/{seq}",
-        get_run_at,
-        "Read a run as of a row of its log.",
-        Role.VIEWER,
-        {200: RunAsOfModel},
-        query=AsOf,
-        errors=(InvalidRequest, RunTooLarge, TooManyPending),
-    ),
-    about_run(
-        "GET",
-        "/why",
-        get_why,
-        "Read what a run waits for, or how it ended.",
-        Role.VIEWER,
-        {200: Why},
-        errors=(RunTooLarge, TooManyPending),
-    ),
-    about_run(
-        "GET",
-        "/nodes/{node}/why",
-        get_why_node,
-        "Read why a node has run, was skipped, or has not run yet.",
-        Role.VIEWER,
-        {200: WhyNode},
-        query=ActivationInScope,
-        errors=(RunTooLarge, TooManyPending),
-    ),
-    about_run("GET", "/graph", get_graph, "Read the graph that a run follows.", Role.VIEWER, {200: RunGraph}),
-    about_run(
-        "GET",
-        "/history",
-        get_history,
-        "Read a run with the definition that it is pinned to.",
-        Role.VIEWER,
-        {200: RunHistory},
-    ),
-    about_run(
-        "GET",
-        "/widget",
-        get_widget,
-        "Read the output of a run, shaped for a widget.",
-        Role.VIEWER,
-        {200: Widget},
-        query=WidgetQuery,
-    ),
-)

@@ -50,7 +50,7 @@ from anabranch.rest.models.run_models import (
     StartRun,
     StartTestRun,
 )
-from anabranch.rest.routes.route import AnyJson, Checked, Header, Reply, Route, RouteCall
+from anabranch.rest.routes.route import AnyJson, Checked, Header, Reply, RouteCall, RouteTable
 from anabranch.run_requests import StartOptions
 from anabranch.service.cursors import cut, read_run_cursor, run_cursor
 
@@ -60,8 +60,28 @@ _START_KEY = Header("Idempotency-Key", "A repeated key returns the first run.", 
 _SIGNAL_KEY = Header("Idempotency-Key", "A repeated key is delivered once, with the same response.", KEY_CHARACTERS_MAX)
 
 
+def below_run(routes: RouteTable) -> RouteTable:
+    """Routes below a run's path, which also exist below that of its workflow."""
+    return routes.below("/v1/runs/{instanceID}", alias="/v1/workflows/{workflow}/runs/{instanceID}", errors=(NotFound,))
+
+
+ROUTES = RouteTable("runs")
+_OF_RUN = below_run(ROUTES)
+
+
+@ROUTES.post(
+    "/v1/workflows/{workflow}/runs",
+    Role.OPERATOR,
+    {201: StartedRunModel, 200: StartedRunModel},
+    body=Checked(StartRun),
+    query=Waiting,
+    headers=(_START_KEY,),
+    errors=(NotFound, InvalidInput, NoManualStart, TooManyPending, ShuttingDown),
+)
 async def start_run(call: RouteCall) -> Reply:
-    """201: the run is durable. 200 with the first run if the idempotency key was used before.
+    """Start a run.
+
+    201: the run is durable. 200 with the first run if the idempotency key was used before.
 
     With `wait` the response is sent when the run has ended or the time is over, and includes output and error.
     """
@@ -104,17 +124,6 @@ def _start_key(call: RouteCall) -> Any:
     )
 
 
-async def rerun_run(call: RouteCall) -> Reply:
-    """A new run with the same input, or with `input`; of the same version, or of `version`. 200 for a repeated key."""
-    asked: Rerun = call.body or Rerun.model_validate({})
-    given = {"input_": asked.input} if "input" in asked.model_fields_set else {}
-    options = StartOptions(
-        version=asked.version, idempotency_key=call.headers.get("Idempotency-Key"), started_by=call.actor
-    )
-    started = await call.services.workflows.rerun(await run_id_of(call), options, tenant_id=call.tenant_id, **given)
-    return await _started(call, started)
-
-
 async def _started(call: RouteCall, started: run_requests.StartedRun) -> Reply:
     """The answer to a start."""
     run: dict[str, Any] = {"instanceID": started.instance_id, "status": started.status.value}
@@ -127,8 +136,28 @@ async def _started(call: RouteCall, started: run_requests.StartedRun) -> Reply:
     return await _after_wait(call, run, 201 if started.created else 200, headers)
 
 
+@ROUTES.get(
+    "/v1/workflows/{workflow}/runs",
+    Role.VIEWER,
+    {200: RunList},
+    query=RunPage,
+    open_query=_INPUT_PREFIX,
+    errors=(NotFound,),
+)
+async def list_runs_of_workflow(call: RouteCall) -> Reply:
+    """List the runs of a workflow, newest first.
+
+    `input.a.b=v` filters by the value `v`, read as JSON or as text, at that path of a run's input.
+    """
+    return await list_runs(call)
+
+
+@ROUTES.get("/v1/runs", Role.VIEWER, {200: RunList}, query=RunPage, open_query=_INPUT_PREFIX)
 async def list_runs(call: RouteCall) -> Reply:
-    """`input.a.b=v` lists only runs whose input has the value `v`, read as JSON or as text, at that path."""
+    """List the runs of all workflows, newest first.
+
+    `input.a.b=v` lists only runs whose input has the value `v`, read as JSON or as text, at that path.
+    """
     query: RunPage = call.query
     wanted = RunFilter(
         workflow=call.path.get("workflow"),
@@ -149,13 +178,12 @@ async def list_runs(call: RouteCall) -> Reply:
     return Reply(page_of(shown, next_cursor))
 
 
-async def list_runs_of_workflow(call: RouteCall) -> Reply:
-    """`input.a.b=v` filters by the value `v`, read as JSON or as text, at that path of a run's input."""
-    return await list_runs(call)
-
-
+@_OF_RUN.get("", Role.VIEWER, {200: Run}, query=RunQuery)
 async def get_run(call: RouteCall) -> Reply:
-    """A run with its input, outcome and first 1,000 activations."""
+    """Read a run.
+
+    A run with its input, outcome and first 1,000 activations.
+    """
     instance_id = await run_id_of(call)
     headers = await wait_for_end(call, instance_id)
     run = await call.services.workflows.get_run(instance_id, tenant_id=call.tenant_id, inline=call.query.inline)
@@ -163,16 +191,50 @@ async def get_run(call: RouteCall) -> Reply:
     return Reply(run, headers=headers)
 
 
+@_OF_RUN.post(
+    "/cancel", Role.OPERATOR, {200: RunStateModel}, body=CancelRun, body_required=False, errors=(RunIsTerminal,)
+)
 async def cancel_run(call: RouteCall) -> Reply:
-    """Returns once CANCELLED is committed."""
+    """Cancel a run.
+
+    Returns once CANCELLED is committed.
+    """
     asked: CancelRun = call.body or CancelRun.model_validate({})
     instance_id = await run_id_of(call)
     status = await call.services.workflows.cancel_run(instance_id, tenant_id=call.tenant_id, reason=asked.reason)
     return Reply({"instanceID": instance_id, "status": status.value})
 
 
+@_OF_RUN.post(
+    "/rerun",
+    Role.OPERATOR,
+    {201: StartedRunModel, 200: StartedRunModel},
+    body=Rerun,
+    body_required=False,
+    query=Waiting,
+    headers=(_START_KEY,),
+    errors=(InvalidInput, NoManualStart, TooManyPending, ShuttingDown),
+)
+async def rerun_run(call: RouteCall) -> Reply:
+    """Start a new run like this one.
+
+    A new run with the same input, or with `input`; of the same version, or of `version`. 200 for a repeated key.
+    """
+    asked: Rerun = call.body or Rerun.model_validate({})
+    given = {"input_": asked.input} if "input" in asked.model_fields_set else {}
+    options = StartOptions(
+        version=asked.version, idempotency_key=call.headers.get("Idempotency-Key"), started_by=call.actor
+    )
+    started = await call.services.workflows.rerun(await run_id_of(call), options, tenant_id=call.tenant_id, **given)
+    return await _started(call, started)
+
+
+@_OF_RUN.post("/pause", Role.OPERATOR, {200: RunStateModel}, query=ChildrenQuery, errors=(RunIsTerminal,))
 async def pause_run(call: RouteCall) -> Reply:
-    """Returns once SUSPENDED is committed; executions under way may end, and nothing else starts."""
+    """Suspend a run until it is resumed.
+
+    Returns once SUSPENDED is committed; executions under way may end, and nothing else starts.
+    """
     query: ChildrenQuery = call.query
     instance_id = await run_id_of(call)
     status = await call.services.workflows.pause_run(
@@ -181,8 +243,12 @@ async def pause_run(call: RouteCall) -> Reply:
     return Reply({"instanceID": instance_id, "status": status.value})
 
 
+@_OF_RUN.post("/resume", Role.OPERATOR, {200: RunStateModel}, query=ChildrenQuery, errors=(RunIsTerminal,))
 async def resume_run(call: RouteCall) -> Reply:
-    """A run that is not SUSPENDED stays as it is."""
+    """Resume a suspended run.
+
+    A run that is not SUSPENDED stays as it is.
+    """
     query: ChildrenQuery = call.query
     instance_id = await run_id_of(call)
     status = await call.services.workflows.resume_run(
@@ -191,8 +257,20 @@ async def resume_run(call: RouteCall) -> Reply:
     return Reply({"instanceID": instance_id, "status": status.value})
 
 
+@_OF_RUN.delete(
+    "",
+    Role.OPERATOR,
+    {200: RunStateModel, 204: None},
+    body=CancelRun,
+    body_required=False,
+    query=Deletion,
+    errors=(RunIsOpen, RunIsTerminal),
+)
 async def delete_run(call: RouteCall) -> Reply:
-    """Cancel the run; its log stays readable. With `purge`, remove an ended run: 204."""
+    """Cancel a run; its log stays. Or remove one that has ended.
+
+    Cancel the run; its log stays readable. With `purge`, remove an ended run: 204.
+    """
     query: Deletion = call.query
     if not query.purge:
         return await cancel_run(call)
@@ -202,8 +280,20 @@ async def delete_run(call: RouteCall) -> Reply:
     return Reply(status=204)
 
 
+@_OF_RUN.post(
+    "/signals/{event}",
+    Role.OPERATOR,
+    {202: Delivered},
+    body=AnyJson(),
+    body_required=False,
+    headers=(_SIGNAL_KEY,),
+    errors=(RunIsTerminal, TooManySignals, InvalidInput),
+)
 async def send_signal(call: RouteCall) -> Reply:
-    """202; the signal is kept until something waits for it."""
+    """Send a signal to a run; the body is its payload.
+
+    202; the signal is kept until something waits for it.
+    """
     delivered = await call.services.workflows.send_signal(
         await run_id_of(call),
         call.path["event"],
@@ -214,14 +304,29 @@ async def send_signal(call: RouteCall) -> Reply:
     return Reply({"delivered": delivered}, 202)
 
 
+@ROUTES.post(
+    "/v1/test-runs",
+    Role.EDITOR,
+    {201: StartedTestRun},
+    body=Checked(StartTestRun),
+    query=Waiting,
+    errors=(InvalidWorkflow, InvalidInput, NoManualStart, NotFound, RunTooLarge, TooManyPending, ShuttingDown),
+)
 async def start_test_run(call: RouteCall) -> Reply:
-    """A run of an unsaved graph, kept for a day. Nodes that are pinned complete at once, with `"pinned": true`."""
+    """Run a graph without saving it.
+
+    A run of an unsaved graph, kept for a day. Nodes that are pinned complete at once, with `"pinned": true`.
+    """
     instance_id = await call.services.workflows.test_workflow(call.body, tenant_id=call.tenant_id)
     return await _after_wait(call, {"instanceID": instance_id}, 201, {"Location": f"/v1/runs/{instance_id}"})
 
 
+@ROUTES.delete("/v1/test-runs/{instanceID}", Role.EDITOR, {204: None}, errors=(NotFound,))
 async def stop_test_run(call: RouteCall) -> Reply:
-    """Cancelled, and its rows removed."""
+    """Cancel a test run and remove it.
+
+    Cancelled, and its rows removed.
+    """
     await call.services.workflows.stop_test_workflow(call.path["instanceID"], tenant_id=call.tenant_id)
     return Reply(status=204)
 
@@ -274,141 +379,3 @@ def _input_filters(query: MultiDictProxy[str]) -> list[tuple[tuple[str, ...], st
         if not all(path):
             raise one_problem(f"input.{'.'.join(path)} has an empty part", "/input")
     return found
-
-
-def _of_run(path: str) -> tuple[str, str]:
-    """A path below one run, and the same below its workflow."""
-    return f"/v1/runs/{{instanceID}}{path}", f"/v1/workflows/{{workflow}}/runs/{{instanceID}}{path}"
-
-
-def about_run(method: Any, path: str, serve: Any, summary: str, needs: Role, answers: Any, **further: Any) -> Route:
-    """A route below a run's path, which may stand below that of its workflow, too."""
-    first, second = _of_run(path)
-    errors = (NotFound, *further.pop("errors", ()))
-    return Route(method, first, serve, summary, needs, answers, aliases=(second,), errors=errors, **further)
-
-
-ROUTES = (
-    Route(
-        "POST",
-        "/v1/workflows/{workflow}/runs",
-        start_run,
-        "Start a run.",
-        Role.OPERATOR,
-        {201: StartedRunModel, 200: StartedRunModel},
-        body=Checked(StartRun),
-        query=Waiting,
-        headers=(_START_KEY,),
-        errors=(NotFound, InvalidInput, NoManualStart, TooManyPending, ShuttingDown),
-    ),
-    Route(
-        "GET",
-        "/v1/workflows/{workflow}/runs",
-        list_runs_of_workflow,
-        "List the runs of a workflow, newest first.",
-        Role.VIEWER,
-        {200: RunList},
-        query=RunPage,
-        open_query=_INPUT_PREFIX,
-        errors=(NotFound,),
-    ),
-    Route(
-        "GET",
-        "/v1/runs",
-        list_runs,
-        "List the runs of all workflows, newest first.",
-        Role.VIEWER,
-        {200: RunList},
-        query=RunPage,
-        open_query=_INPUT_PREFIX,
-    ),
-    about_run("GET", "", get_run, "Read a run.", Role.VIEWER, {200: Run}, query=RunQuery),
-    about_run(
-        "POST",
-        "/cancel",
-        cancel_run,
-        "Cancel a run.",
-        Role.OPERATOR,
-        {200: RunStateModel},
-        body=CancelRun,
-        body_required=False,
-        errors=(RunIsTerminal,),
-    ),
-    about_run(
-        "POST",
-        "/rerun",
-        rerun_run,
-        "Start a new run like this one.",
-        Role.OPERATOR,
-        {201: StartedRunModel, 200: StartedRunModel},
-        body=Rerun,
-        body_required=False,
-        query=Waiting,
-        headers=(_START_KEY,),
-        errors=(InvalidInput, NoManualStart, TooManyPending, ShuttingDown),
-    ),
-    about_run(
-        "POST",
-        "/pause",
-        pause_run,
-        "Suspend a run until it is resumed.",
-        Role.OPERATOR,
-        {200: RunStateModel},
-        query=ChildrenQuery,
-        errors=(RunIsTerminal,),
-    ),
-    about_run(
-        "POST",
-        "/resume",
-        resume_run,
-        "Resume a suspended run.",
-        Role.OPERATOR,
-        {200: RunStateModel},
-        query=ChildrenQuery,
-        errors=(RunIsTerminal,),
-    ),
-    about_run(
-        "DELETE",
-        "",
-        delete_run,
-        "Cancel a run; its log stays. Or remove one that has ended.",
-        Role.OPERATOR,
-        {200: RunStateModel, 204: None},
-        body=CancelRun,
-        body_required=False,
-        query=Deletion,
-        errors=(RunIsOpen, RunIsTerminal),
-    ),
-    about_run(
-        "POST",
-        "/signals/{event}",
-        send_signal,
-        "Send a signal to a run; the body is its payload.",
-        Role.OPERATOR,
-        {202: Delivered},
-        body=AnyJson(),
-        body_required=False,
-        headers=(_SIGNAL_KEY,),
-        errors=(RunIsTerminal, TooManySignals, InvalidInput),
-    ),
-    Route(
-        "POST",
-        "/v1/test-runs",
-        start_test_run,
-        "Run a graph without saving it.",
-        Role.EDITOR,
-        {201: StartedTestRun},
-        body=Checked(StartTestRun),
-        query=Waiting,
-        errors=(InvalidWorkflow, InvalidInput, NoManualStart, NotFound, RunTooLarge, TooManyPending, ShuttingDown),
-    ),
-    Route(
-        "DELETE",
-        "/v1/test-runs/{instanceID}",
-        stop_test_run,
-        "Cancel a test run and remove it.",
-        Role.EDITOR,
-        {204: None},
-        errors=(NotFound,),
-    ),
-)

@@ -45,5 +45,6 @@ ROUTES: Sequence[Route] = (
     *schedule_routes.ROUTES,
     *topic_routes.ROUTES,
     *webhook_routes.ROUTES,
+    *system_routes.HEALTH,
     *system_routes.ROUTES,
 )

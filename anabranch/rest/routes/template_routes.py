@@ -8,17 +8,27 @@ from anabranch.errors import NotFound
 from anabranch.gallery.gallery import WorkflowTemplate, all_templates, find_template
 from anabranch.keys.access import Role
 from anabranch.rest.models.template_models import TemplateList, TemplateView
-from anabranch.rest.routes.route import Reply, Route, RouteCall
+from anabranch.rest.routes.route import Reply, RouteCall, RouteTable
+
+ROUTES = RouteTable("workflows")
 
 
+@ROUTES.get("/v1/templates", Role.VIEWER, {200: TemplateList})
 async def list_templates(call: RouteCall) -> Reply:
-    """Workflows to start from, each with a picture of its graph. `anabranch new --template NAME` makes a project of
-    one."""
+    """List the templates of workflows.
+
+    Workflows to start from, each with a picture of its graph. `anabranch new --template NAME` makes a project of
+    one.
+    """
     return Reply({"items": [_summary(template) for template in all_templates()], "nextCursor": None})
 
 
+@ROUTES.get("/v1/templates/{template}", Role.VIEWER, {200: TemplateView}, errors=(NotFound,))
 async def get_template(call: RouteCall) -> Reply:
-    """One of them, with the text of its workflow, its Python, and an input to try it with."""
+    """Get a template.
+
+    One of them, with the text of its workflow, its Python, and an input to try it with.
+    """
     template = find_template(call.path["template"])
     return Reply(
         {
@@ -33,19 +43,4 @@ async def get_template(call: RouteCall) -> Reply:
 
 
 def _summary(template: WorkflowTemplate) -> dict[str, Any]:
-    return {
-        "name": template.name,
-        "title": template.title,
-        "description": template.description,
-        "topic": template.topic,
-        "kind": template.kind,
-        "picture": template.picture,
-    }
-
-
-ROUTES = (
-    Route("GET", "/v1/templates", list_templates, "List the templates of workflows.", Role.VIEWER, {200: TemplateList},
-          tag="workflows"),
-    Route("GET", "/v1/templates/{template}", get_template, "Get a template.", Role.VIEWER, {200: TemplateView},
-          errors=(NotFound,), tag="workflows"),
-)  # fmt: skip
+    return {**template.summary(), "picture": template.picture}

@@ -6,6 +6,7 @@ and the conditions that decided, evaluated again in their context.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -452,7 +453,7 @@ def _decision(decider: _Json) -> str:
         return f"the run began at {name}"
     if "error" in decider:
         return f"{name} failed ({decider['error']['code']})"
-    because = f", since {decider['expression']} was {decider['value']!r}" if "expression" in decider else ""
+    because = f", since {decider['expression']} was {_as_json(decider['value'])}" if "expression" in decider else ""
     return f"{name} left by {decider['handle']!r}{because}"
 
 
@@ -540,6 +541,10 @@ def _end(run: RunAsOf) -> tuple[str, list[_Json]]:
     if failed is not None:
         found = [{"nodeID": key[0], "scope": key[1], "seq": failed.seq, "handle": failed.next_handle}]
     return f"The run failed{by}: {error.get('code')}: {error.get('message')}", found
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _listed(names: list[str], word: str = "and") -> str:

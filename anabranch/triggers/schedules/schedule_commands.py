@@ -14,7 +14,7 @@ from anabranch.cli.options import (
     read_instant,
     read_value,
 )
-from anabranch.cli.output import print_answer, print_document, print_line, print_table
+from anabranch.cli.output import counted, print_answer, print_document, print_line, print_table
 from anabranch.cli.session import open_session
 from anabranch.deferred import deferred
 
@@ -102,11 +102,12 @@ def trigger(
             schedule, tenant_id=session.tenant, idempotency_key=key, actor=CLI_ACTOR
         )
     )
-    if at.as_json:
-        print_document({"instanceID": started.instance_id, "status": started.status})
-    else:
-        already = "is" if started.created else "was started before and is"
-        print_line(f"run {started.instance_id} {already} {started.status}")
+    already = "is" if started.created else "was started before and is"
+    print_answer(
+        {"instanceID": started.instance_id, "status": started.status},
+        f"run {started.instance_id} {already} {started.status}",
+        as_json=at.as_json,
+    )
 
 
 @family.command("backfill")
@@ -131,7 +132,10 @@ def backfill(
         print_document(document)
         return
     made = sum(each["created"] for each in document["items"])
-    print_line(f"{made} runs are started; {len(started) - made} of {len(started)} occurrences had theirs already")
+    print_line(
+        f"{counted(made, 'run', 'is', 'are')} started; {len(started) - made} of"
+        f" {counted(len(started), 'occurrence')} had theirs already"
+    )
     if started:
         columns = ("occurrenceAt", "instanceID", "created")
         print_table(columns, [[each[column] for column in columns] for each in document["items"]])

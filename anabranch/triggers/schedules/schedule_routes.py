@@ -21,9 +21,9 @@ from anabranch.errors import (
 from anabranch.keys.access import Role
 from anabranch.rest.bodies import checked
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models.base import DayOrInstant, Form, Name, Page, RequestModel, ResponseModel
+from anabranch.rest.models.base import DayOrInstant, Form, ListModel, Name, Page, RequestModel, ResponseModel
 from anabranch.rest.models.run_models import StartedRunModel
-from anabranch.rest.routes.route import Checked, Header, Reply, Route, RouteCall
+from anabranch.rest.routes.route import Checked, Header, Reply, RouteCall, RouteTable
 from anabranch.triggers.schedules.schedule_documents import backfill_as_json, schedule_as_json
 
 
@@ -90,51 +90,86 @@ class BackfilledRuns(ResponseModel):
     items: list[BackfilledRun]
 
 
-class ScheduleList(ResponseModel):
+class ScheduleList(ListModel[ScheduleSummary]):
     """All schedules of the tenant."""
-
-    items: list[ScheduleSummary]
-    nextCursor: str | None
 
 
 _TRIGGER_KEY = Header("Idempotency-Key", "A repeated key returns the first run.", KEY_CHARACTERS_MAX)
 
 
+ROUTES = RouteTable("triggers")
+_OF_SCHEDULE = ROUTES.below("/v1/schedules/{schedule}", errors=(NotFound,))
+
+
+@ROUTES.get("/v1/schedules", Role.VIEWER, {200: ScheduleList}, query=Page)
 async def list_schedules(call: RouteCall) -> Reply:
-    """By name, with what is due next and how the last start went."""
+    """List the schedules, by name.
+
+    By name, with what is due next and how the last start went.
+    """
     found = await call.services.schedules.list_schedules(tenant_id=call.tenant_id)
     return Reply(page_by_name([schedule_as_json(each) for each in found], call.query, "schedules"))
 
 
+@ROUTES.post(
+    "/v1/schedules", Role.EDITOR, {201: ScheduleSummary}, body=Checked(ScheduleForm), errors=(NameTaken, LimitReached)
+)
 async def create_schedule(call: RouteCall) -> Reply:
-    """Cron with a time zone, or an interval; its first occurrence is later than now."""
+    """Save a schedule.
+
+    Cron with a time zone, or an interval; its first occurrence is later than now.
+    """
     made = await call.services.schedules.create_schedule(call.body, tenant_id=call.tenant_id, actor=call.actor)
     return Reply(schedule_as_json(made), 201, {"Location": f"/v1/schedules/{made.schedule_id}"})
 
 
+@_OF_SCHEDULE.get("", Role.VIEWER, {200: ScheduleSummary})
 async def get_schedule(call: RouteCall) -> Reply:
-    """`{schedule}` is an id or a name."""
+    """Read a schedule.
+
+    `{schedule}` is an id or a name.
+    """
     found = await call.services.schedules.get_schedule(call.path["schedule"], tenant_id=call.tenant_id)
     return Reply(schedule_as_json(found))
 
 
+@_OF_SCHEDULE.put("", Role.EDITOR, {200: ScheduleSummary}, body=Checked(ScheduleForm), errors=(NameTaken, ArmedByNode))
 async def update_schedule(call: RouteCall) -> Reply:
-    """The schedule is replaced as a whole; fields that the document leaves out get their defaults."""
+    """Replace a schedule.
+
+    The schedule is replaced as a whole; fields that the document leaves out get their defaults.
+    """
     saved = await call.services.schedules.update_schedule(
         call.path["schedule"], call.body, tenant_id=call.tenant_id, actor=call.actor
     )
     return Reply(schedule_as_json(saved))
 
 
+@_OF_SCHEDULE.delete("", Role.EDITOR, {204: None}, errors=(ArmedByNode,))
 async def delete_schedule(call: RouteCall) -> Reply:
-    """Runs that it has started continue."""
+    """Delete a schedule.
+
+    Runs that it has started continue.
+    """
     await call.services.schedules.delete_schedule(call.path["schedule"], tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
 
 
+@_OF_SCHEDULE.post(
+    "/trigger",
+    Role.OPERATOR,
+    {201: StartedRunModel, 200: StartedRunModel},
+    body=Trigger,
+    body_required=False,
+    headers=(_TRIGGER_KEY,),
+    errors=(InvalidInput, NoManualStart, TooManyPending, ShuttingDown),
+)
 async def trigger_schedule(call: RouteCall) -> Reply:
-    """The run is started beside its occurrences, which do not change, even while it is disabled. 200 if the key was
-    used before."""
+    """Start a run of a schedule now.
+
+    The run is started beside its occurrences, which do not change, even while it is disabled. 200 if the key was
+    used before.
+    """
     started = await call.services.schedules.trigger_now(
         call.path["schedule"],
         tenant_id=call.tenant_id,
@@ -148,91 +183,21 @@ async def trigger_schedule(call: RouteCall) -> Reply:
     )
 
 
+@_OF_SCHEDULE.post(
+    "/backfill",
+    Role.OPERATOR,
+    {200: BackfilledRuns},
+    body=Checked(Backfill),
+    errors=(InvalidInput, NoManualStart, TooManyPending, ShuttingDown),
+)
 async def backfill_schedule(call: RouteCall) -> Reply:
-    """Each occurrence has one run: those that have one keep it, so the call may be repeated."""
+    """Start the runs of occurrences that have passed and have none.
+
+    Each occurrence has one run: those that have one keep it, so the call may be repeated.
+    """
     schedule = await call.services.schedules.get_schedule(call.path["schedule"], tenant_id=call.tenant_id)
     asked = checked(call.body, Backfill)
     started = await call.services.schedules.backfill(
         schedule.schedule_id, tenant_id=call.tenant_id, since=asked.since, until=asked.until, actor=call.actor
     )
     return Reply(backfill_as_json(started))
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/v1/schedules",
-        list_schedules,
-        "List the schedules, by name.",
-        Role.VIEWER,
-        {200: ScheduleList},
-        query=Page,
-        tag="triggers",
-    ),
-    Route(
-        "POST",
-        "/v1/schedules",
-        create_schedule,
-        "Save a schedule.",
-        Role.EDITOR,
-        {201: ScheduleSummary},
-        body=Checked(ScheduleForm),
-        errors=(NameTaken, LimitReached),
-        tag="triggers",
-    ),
-    Route(
-        "GET",
-        "/v1/schedules/{schedule}",
-        get_schedule,
-        "Read a schedule.",
-        Role.VIEWER,
-        {200: ScheduleSummary},
-        errors=(NotFound,),
-        tag="triggers",
-    ),
-    Route(
-        "PUT",
-        "/v1/schedules/{schedule}",
-        update_schedule,
-        "Replace a schedule.",
-        Role.EDITOR,
-        {200: ScheduleSummary},
-        body=Checked(ScheduleForm),
-        errors=(NotFound, NameTaken, ArmedByNode),
-        tag="triggers",
-    ),
-    Route(
-        "DELETE",
-        "/v1/schedules/{schedule}",
-        delete_schedule,
-        "Delete a schedule.",
-        Role.EDITOR,
-        {204: None},
-        errors=(NotFound, ArmedByNode),
-        tag="triggers",
-    ),
-    Route(
-        "POST",
-        "/v1/schedules/{schedule}/trigger",
-        trigger_schedule,
-        "Start a run of a schedule now.",
-        Role.OPERATOR,
-        {201: StartedRunModel, 200: StartedRunModel},
-        body=Trigger,
-        body_required=False,
-        headers=(_TRIGGER_KEY,),
-        errors=(NotFound, InvalidInput, NoManualStart, TooManyPending, ShuttingDown),
-        tag="triggers",
-    ),
-    Route(
-        "POST",
-        "/v1/schedules/{schedule}/backfill",
-        backfill_schedule,
-        "Start the runs of occurrences that have passed and have none.",
-        Role.OPERATOR,
-        {200: BackfilledRuns},
-        body=Checked(Backfill),
-        errors=(NotFound, InvalidInput, NoManualStart, TooManyPending, ShuttingDown),
-        tag="triggers",
-    ),
-)

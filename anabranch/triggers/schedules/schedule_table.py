@@ -56,14 +56,13 @@ class ScheduleTable:
         """The schedule as it was written. Raises NameTaken; LimitReached where the tenant has `count_max` of them."""
 
         def save(connection: Connection) -> Schedule:
-            with self._store.dialect.transaction(connection):
-                now = self._store.dialect.now(connection)
-                saved = _save(connection, schedule, now=now, count_max=count_max)
-                _record(connection, actor, "schedule.saved", saved.tenant_id, saved.schedule_id, saved.name, now=now)
-                return saved
+            now = self._store.dialect.now(connection)
+            saved = _save(connection, schedule, now=now, count_max=count_max)
+            _record(connection, actor, "schedule.saved", saved.tenant_id, saved.schedule_id, saved.name, now=now)
+            return saved
 
         try:
-            return await self._store.write(save)
+            return await self._store.transact(save)
         except DuplicateRefused:
             hint = "Choose another name, or update that one."
             raise NameTaken(f"there is a schedule {schedule.name!r} already", hint=hint) from None
@@ -85,15 +84,14 @@ class ScheduleTable:
         statement = delete(triggers).where(row).returning(triggers.c.name)
 
         def remove(connection: Connection) -> bool:
-            with self._store.dialect.transaction(connection):
-                name = connection.execute(statement).scalar_one_or_none()
-                if name is None:
-                    return False
-                now = self._store.dialect.now(connection)
-                _record(connection, actor, "schedule.deleted", tenant_id, schedule_id, name, now=now)
-                return True
+            name = connection.execute(statement).scalar_one_or_none()
+            if name is None:
+                return False
+            now = self._store.dialect.now(connection)
+            _record(connection, actor, "schedule.deleted", tenant_id, schedule_id, name, now=now)
+            return True
 
-        return is_uuid(schedule_id) and await self._store.write(remove)
+        return is_uuid(schedule_id) and await self._store.transact(remove)
 
     async def record_use(
         self, schedule: Schedule, action: str, details: Mapping[str, Any], *, actor: str | None
@@ -102,20 +100,19 @@ class ScheduleTable:
 
         def record(connection: Connection) -> None:
             """Write the row of the audit trail."""
-            with self._store.dialect.transaction(connection):
-                now = self._store.dialect.now(connection)
-                record_audit_event(
-                    connection,
-                    actor,
-                    action,
-                    tenant_id=schedule.tenant_id,
-                    target=schedule.schedule_id,
-                    details={"name": schedule.name, **details},
-                    now=now,
-                )
+            now = self._store.dialect.now(connection)
+            record_audit_event(
+                connection,
+                actor,
+                action,
+                tenant_id=schedule.tenant_id,
+                target=schedule.schedule_id,
+                details={"name": schedule.name, **details},
+                now=now,
+            )
 
         if actor is not None:
-            await self._store.write(record)
+            await self._store.transact(record)
 
     async def due_schedules(self, *, now: int, limit: int, after: tuple[int, str] | None) -> Sequence[Schedule]:
         """Uses ix_trigger_due."""

@@ -12,7 +12,7 @@ from anabranch.cli.options import (
     WorkflowName,
     read_value,
 )
-from anabranch.cli.output import print_answer, print_document, print_line, print_list
+from anabranch.cli.output import counted, print_answer, print_document, print_line, print_list
 from anabranch.cli.session import open_session
 from anabranch.deferred import deferred
 
@@ -95,7 +95,7 @@ def publish(
     if at.as_json:
         print_document(answer)
         return
-    print_line(f"message {message.message_id} has started {len(answer['runs'])} runs")
+    print_line(f"message {message.message_id} has started {counted(len(answer['runs']), 'run')}")
     for run in answer["runs"]:
         print_line(f"  {run}")
     for error in answer["errors"]:

@@ -11,8 +11,8 @@ from anabranch.engine.rules.values import KEY_CHARACTERS_MAX
 from anabranch.errors import ArmedByNode, InvalidInput, LimitReached, NotFound, ShuttingDown, TooManyPending
 from anabranch.keys.access import Role
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models.base import Form, Page, ResponseModel
-from anabranch.rest.routes.route import AnyJson, Checked, Header, Reply, Route, RouteCall
+from anabranch.rest.models.base import Form, ListModel, Page, ResponseModel
+from anabranch.rest.routes.route import AnyJson, Checked, Header, Reply, RouteCall, RouteTable
 from anabranch.triggers.topics.topic_service import message_as_json, subscription_as_json
 
 
@@ -44,11 +44,8 @@ class PublishedMessage(ResponseModel):
     unfinished: int = Field(description="Runs that are yet to be started.")
 
 
-class SubscriptionList(ResponseModel):
+class SubscriptionList(ListModel[SubscriptionSummary]):
     """Subscriptions of the tenant."""
-
-    items: list[SubscriptionSummary]
-    nextCursor: str | None
 
 
 _MESSAGE_KEY = Header(
@@ -56,95 +53,76 @@ _MESSAGE_KEY = Header(
 )
 
 
-async def list_subscriptions(call: RouteCall) -> Reply:
-    """Subscriptions with exactly this pattern."""
-    found = await call.services.topics.list_subscriptions(tenant_id=call.tenant_id, pattern=call.path["pattern"])
-    items = [subscription_as_json(each) for each in found]
-    return Reply(page_by_name(items, call.query, "subscriptions", "subscriptionID"))
+ROUTES = RouteTable("triggers")
 
 
+@ROUTES.get("/v1/subscriptions", Role.VIEWER, {200: SubscriptionList}, query=Page)
 async def list_all_subscriptions(call: RouteCall) -> Reply:
-    """Subscriptions with any pattern, by id."""
+    """List the subscriptions to all topics.
+
+    Subscriptions with any pattern, by id.
+    """
     found = await call.services.topics.list_subscriptions(tenant_id=call.tenant_id)
     items = [subscription_as_json(each) for each in found]
     return Reply(page_by_name(items, call.query, "subscriptions", "subscriptionID"))
 
 
+@ROUTES.get("/v1/topics/{pattern}/subscriptions", Role.VIEWER, {200: SubscriptionList}, query=Page)
+async def list_subscriptions(call: RouteCall) -> Reply:
+    """List the subscriptions to a pattern of topics.
+
+    Subscriptions with exactly this pattern.
+    """
+    found = await call.services.topics.list_subscriptions(tenant_id=call.tenant_id, pattern=call.path["pattern"])
+    items = [subscription_as_json(each) for each in found]
+    return Reply(page_by_name(items, call.query, "subscriptions", "subscriptionID"))
+
+
+@ROUTES.post(
+    "/v1/topics/{pattern}/subscriptions",
+    Role.EDITOR,
+    {201: SubscriptionSummary, 200: SubscriptionSummary},
+    body=Checked(SubscriptionForm),
+    errors=(LimitReached,),
+)
 async def subscribe(call: RouteCall) -> Reply:
-    """201; 200 if the workflow was subscribed already."""
+    """Subscribe a workflow to a pattern of topics.
+
+    201; 200 if the workflow was subscribed already.
+    """
     made, is_new = await call.services.topics.subscribe(
         call.path["pattern"], call.body, tenant_id=call.tenant_id, actor=call.actor
     )
     return Reply(subscription_as_json(made), 201 if is_new else 200)
 
 
+@ROUTES.delete(
+    "/v1/topics/{pattern}/subscriptions/{subscription}", Role.EDITOR, {204: None}, errors=(NotFound, ArmedByNode)
+)
 async def unsubscribe(call: RouteCall) -> Reply:
-    """Messages that are published from now on do not start it."""
+    """End a subscription.
+
+    Messages that are published from now on do not start it.
+    """
     await call.services.topics.unsubscribe(call.path["subscription"], tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
 
 
+@ROUTES.post(
+    "/v1/topics/{topic}/messages",
+    Role.OPERATOR,
+    {202: PublishedMessage},
+    body=AnyJson(),
+    body_required=False,
+    headers=(_MESSAGE_KEY,),
+    errors=(InvalidInput, TooManyPending, ShuttingDown),
+)
 async def publish(call: RouteCall) -> Reply:
-    """The message and the runs that it names are durable; the body is the input of each."""
+    """Publish a message; it starts one run per subscription that fits.
+
+    The message and the runs that it names are durable; the body is the input of each.
+    """
     message = await call.services.topics.publish(
         call.path["topic"], call.body, tenant_id=call.tenant_id, key=call.headers.get("Idempotency-Key")
     )
     return Reply(message_as_json(message), 202)
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/v1/subscriptions",
-        list_all_subscriptions,
-        "List the subscriptions to all topics.",
-        Role.VIEWER,
-        {200: SubscriptionList},
-        query=Page,
-        tag="triggers",
-    ),
-    Route(
-        "GET",
-        "/v1/topics/{pattern}/subscriptions",
-        list_subscriptions,
-        "List the subscriptions to a pattern of topics.",
-        Role.VIEWER,
-        {200: SubscriptionList},
-        query=Page,
-        tag="triggers",
-    ),
-    Route(
-        "POST",
-        "/v1/topics/{pattern}/subscriptions",
-        subscribe,
-        "Subscribe a workflow to a pattern of topics.",
-        Role.EDITOR,
-        {201: SubscriptionSummary, 200: SubscriptionSummary},
-        body=Checked(SubscriptionForm),
-        errors=(LimitReached,),
-        tag="triggers",
-    ),
-    Route(
-        "DELETE",
-        "/v1/topics/{pattern}/subscriptions/{subscription}",
-        unsubscribe,
-        "End a subscription.",
-        Role.EDITOR,
-        {204: None},
-        errors=(NotFound, ArmedByNode),
-        tag="triggers",
-    ),
-    Route(
-        "POST",
-        "/v1/topics/{topic}/messages",
-        publish,
-        "Publish a message; it starts one run per subscription that fits.",
-        Role.OPERATOR,
-        {202: PublishedMessage},
-        body=AnyJson(),
-        body_required=False,
-        headers=(_MESSAGE_KEY,),
-        errors=(InvalidInput, TooManyPending, ShuttingDown),
-        tag="triggers",
-    ),
-)

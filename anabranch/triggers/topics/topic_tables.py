@@ -16,7 +16,6 @@ from sqlalchemy import Connection, Select, and_, delete, func, insert, select, u
 from anabranch.audit.audit_recording import record_audit_event
 from anabranch.engine.rules.entry_points import TOPIC_TYPE
 from anabranch.engine.store.sql.component import SqlComponent
-from anabranch.engine.store.sql.database_errors import DuplicateRefused
 from anabranch.engine.store.sql.reading.reads import is_uuid
 from anabranch.errors import LimitReached, TooManyPending
 from anabranch.triggers.topics.saved_topics import Delivery, Message, Subscription
@@ -59,17 +58,13 @@ class TopicTable:
         """The subscription that is kept, and whether it is new. Raises LimitReached at `count_max` of them."""
 
         def add(connection: Connection) -> tuple[Subscription, bool]:
-            with self._store.dialect.transaction(connection):
-                now = self._store.dialect.now(connection)
-                kept, is_new = _add_subscription(connection, subscription, now=now, count_max=count_max)
-                if is_new:
-                    _record(connection, actor, "subscription.saved", kept, now=now)
-                return kept, is_new
+            now = self._store.dialect.now(connection)
+            kept, is_new = _add_subscription(connection, subscription, now=now, count_max=count_max)
+            if is_new:
+                _record(connection, actor, "subscription.saved", kept, now=now)
+            return kept, is_new
 
-        try:
-            return await self._store.write(add)
-        except DuplicateRefused:
-            return await self._store.write(add)  # the same one was added meanwhile
+        return await self._store.transact(add, repeat_duplicate=True)  # the same one may be added meanwhile
 
     async def list_subscriptions(self, *, tenant_id: str, pattern: str | None = None) -> Sequence[Subscription]:
         """Uses ix_trigger_head."""
@@ -86,15 +81,14 @@ class TopicTable:
         statement = delete(triggers).where(row).returning(*_SUBSCRIPTION)
 
         def remove(connection: Connection) -> bool:
-            with self._store.dialect.transaction(connection):
-                removed = connection.execute(statement).one_or_none()
-                if removed is None:
-                    return False
-                now = self._store.dialect.now(connection)
-                _record(connection, actor, "subscription.deleted", Subscription(*removed), now=now)
-                return True
+            removed = connection.execute(statement).one_or_none()
+            if removed is None:
+                return False
+            now = self._store.dialect.now(connection)
+            _record(connection, actor, "subscription.deleted", Subscription(*removed), now=now)
+            return True
 
-        return is_uuid(subscription_id) and await self._store.write(remove)
+        return is_uuid(subscription_id) and await self._store.transact(remove)
 
     async def subscriptions_by_head(self, heads: Sequence[str], *, tenant_id: str) -> Sequence[Subscription]:
         """Uses ix_trigger_head."""
@@ -108,21 +102,18 @@ class TopicTable:
 
         def add(connection: Connection) -> Message:
             """Find the message with the key or insert it within the limits, in one transaction."""
-            with self._store.dialect.transaction(connection):
-                now = self._store.dialect.now(connection)
-                return _add_message(
-                    connection,
-                    message,
-                    now=now,
-                    own_ms=own_ms,
-                    unfinished_max=unfinished_max,
-                    unfinished_per_tenant_max=unfinished_per_tenant_max,
-                )
+            now = self._store.dialect.now(connection)
+            return _add_message(
+                connection,
+                message,
+                now=now,
+                own_ms=own_ms,
+                unfinished_max=unfinished_max,
+                unfinished_per_tenant_max=unfinished_per_tenant_max,
+            )
 
-        try:
-            return await self._store.write(add)
-        except DuplicateRefused:
-            return await self._store.write(add)  # the same key at the same moment: now the first one is found
+        # With the same key at the same moment the first message is found.
+        return await self._store.transact(add, repeat_duplicate=True)
 
     async def save_deliveries(self, message: Message) -> None:
         """Two processes that finish the same message find the same runs; the later write stays."""
@@ -142,23 +133,22 @@ class TopicTable:
 
         def take(connection: Connection) -> list[Message]:
             """Select due messages that nobody has locked, and postpone them for the others."""
-            with self._store.dialect.transaction(connection):
-                now = self._store.dialect.now(connection)
-                due = (
-                    select(*_MESSAGE)
-                    .where(topic_messages.c.due_at.is_not(None), topic_messages.c.due_at <= now)
-                    .order_by(topic_messages.c.due_at)
-                    .limit(limit)
-                    .with_for_update(skip_locked=True)
-                )
-                taken = [_message(row) for row in connection.execute(due)]
-                ids = [message.message_id for message in taken]
-                if ids:
-                    mine = update(topic_messages).where(topic_messages.c.message_id.in_(ids))
-                    connection.execute(mine.values(due_at=now + own_ms))
-                return taken
+            now = self._store.dialect.now(connection)
+            due = (
+                select(*_MESSAGE)
+                .where(topic_messages.c.due_at.is_not(None), topic_messages.c.due_at <= now)
+                .order_by(topic_messages.c.due_at)
+                .limit(limit)
+                .with_for_update(skip_locked=True)
+            )
+            taken = [_message(row) for row in connection.execute(due)]
+            ids = [message.message_id for message in taken]
+            if ids:
+                mine = update(topic_messages).where(topic_messages.c.message_id.in_(ids))
+                connection.execute(mine.values(due_at=now + own_ms))
+            return taken
 
-        return await self._store.write(take)
+        return await self._store.transact(take)
 
     async def remove_finished(self, *, before: int, limit: int) -> int:
         """Uses ix_topic_message_finished."""

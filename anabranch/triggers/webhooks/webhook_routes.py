@@ -9,8 +9,8 @@ from pydantic import Field
 
 from anabranch.keys.access import Role
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models.base import Page, ResponseModel
-from anabranch.rest.routes.route import Reply, Route, RouteCall
+from anabranch.rest.models.base import ListModel, Page, ResponseModel
+from anabranch.rest.routes.route import Reply, RouteCall, RouteTable
 from anabranch.triggers.webhooks.webhook_requests import hook_url
 
 
@@ -35,15 +35,19 @@ class WebhookSummary(ResponseModel):
     nodeID: str
 
 
-class WebhookList(ResponseModel):
+class WebhookList(ListModel[WebhookSummary]):
     """Webhooks of the tenant."""
 
-    items: list[WebhookSummary]
-    nextCursor: str | None
+
+ROUTES = RouteTable("triggers")
 
 
+@ROUTES.get("/v1/webhooks", Role.VIEWER, {200: WebhookList}, query=WebhookPage)
 async def list_webhooks(call: RouteCall) -> Reply:
-    """Those of active versions, by path."""
+    """List the webhooks that are armed.
+
+    Those of active versions, by path.
+    """
     base = call.services.addresses.base_url
     items = [
         {
@@ -62,17 +66,3 @@ async def list_webhooks(call: RouteCall) -> Reply:
         if call.query.workflow in (None, hook.workflow_id, hook.workflow)
     ]
     return Reply(page_by_name(items, call.query, "webhooks", "path"))
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/v1/webhooks",
-        list_webhooks,
-        "List the webhooks that are armed.",
-        Role.VIEWER,
-        {200: WebhookList},
-        query=WebhookPage,
-        tag="triggers",
-    ),
-)

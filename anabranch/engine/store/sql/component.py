@@ -64,6 +64,24 @@ class SqlComponent:
         """Run a writing transaction that is not a commit of transitions and may wait for locks."""
         return await self._started(self._writing).run(work)
 
+    async def transact(self, work: Callable[[Connection], Answer], *, repeat_duplicate: bool = False) -> Answer:
+        """The same for work of several statements, which this makes one transaction.
+
+        With `repeat_duplicate` it is repeated if it inserted a row that somebody else inserted at the same moment: it
+        finds that row then.
+        """
+
+        def transaction(connection: Connection) -> Answer:
+            with self.dialect.transaction(connection):
+                return work(connection)
+
+        try:
+            return await self.write(transaction)
+        except DuplicateRefused:
+            if not repeat_duplicate:
+                raise
+            return await self.write(transaction)
+
     async def write_without_waiting(self, work: Callable[[Connection], Answer]) -> Answer:
         """Run a writing transaction that is not a commit of transitions and never waits for a lock."""
         return await self._started(self._reading if self.dialect.writing_threads else self._committing).run(work)

@@ -39,12 +39,11 @@ class Definitions(SqlComponent):
             raise _absent(version.workflow_id)
 
         def save(connection: Connection) -> WorkflowVersion:
-            with self.dialect.transaction(connection):
-                now = self.dialect.now(connection)
-                return save_version(connection, version, tenant_id=tenant_id, actor=actor, now=now)
+            now = self.dialect.now(connection)
+            return save_version(connection, version, tenant_id=tenant_id, actor=actor, now=now)
 
         try:
-            return await self.write(save)
+            return await self.transact(save)
         except DuplicateRefused:
             raise NameTaken(f"another workflow is already named {version.name}") from None
 
@@ -71,19 +70,18 @@ class Definitions(SqlComponent):
 
         def activate(connection: Connection) -> WorkflowVersion:
             """Make the version the active one, arm its triggers and record it, with the workflow locked."""
-            with self.dialect.transaction(connection):
-                newest = _lock(connection, tenant_id, workflow_id, against_new_runs=False)
-                found = _find_live(connection, tenant_id=tenant_id, workflow_id=workflow_id, version=version)
-                if found is None:
-                    raise NotFound(f"workflow {newest.name} has no version {version}")
-                if newest.active_version != version:
-                    _activate(connection, newest, version)
-                    now = self.dialect.now(connection)
-                    _arm(connection, found, now=now)
-                    _record(connection, actor, "workflow.activated", replace(newest, version=version), now=now)
-                return replace(newest, active_version=version)
+            newest = _lock(connection, tenant_id, workflow_id, against_new_runs=False)
+            found = _find_live(connection, tenant_id=tenant_id, workflow_id=workflow_id, version=version)
+            if found is None:
+                raise NotFound(f"workflow {newest.name} has no version {version}")
+            if newest.active_version != version:
+                _activate(connection, newest, version)
+                now = self.dialect.now(connection)
+                _arm(connection, found, now=now)
+                _record(connection, actor, "workflow.activated", replace(newest, version=version), now=now)
+            return replace(newest, active_version=version)
 
-        return await self.write(activate)
+        return await self.transact(activate)
 
     async def register_code(
         self, *, name: str, version: int, definition: Mapping[str, Any], active: bool = False
@@ -93,20 +91,16 @@ class Definitions(SqlComponent):
 
         def register(connection: Connection) -> WorkflowVersion:
             """Write the version and its options, and on request make it the active one."""
-            with self.dialect.transaction(connection):
-                _register(connection, name, version, text, now=self.dialect.now(connection))
-                newest = _find_live(connection, tenant_id=CODED_TENANT_ID, name=name)
-                assert newest is not None, "it has just been written"
-                if active and newest.active_version != version:
-                    _activate(connection, newest, version)
-                registered = _find_live(connection, tenant_id=CODED_TENANT_ID, name=name, version=version)
-                assert registered is not None, "so has this version"
-                return registered
+            _register(connection, name, version, text, now=self.dialect.now(connection))
+            newest = _find_live(connection, tenant_id=CODED_TENANT_ID, name=name)
+            assert newest is not None, "it has just been written"
+            if active and newest.active_version != version:
+                _activate(connection, newest, version)
+            registered = _find_live(connection, tenant_id=CODED_TENANT_ID, name=name, version=version)
+            assert registered is not None, "so has this version"
+            return registered
 
-        try:
-            return await self.write(register)
-        except DuplicateRefused:  # another worker has registered it at the same moment
-            return await self.write(register)
+        return await self.transact(register, repeat_duplicate=True)  # another worker may register it at the same moment
 
     async def get_definition(self, workflow_id: str, version: int) -> WorkflowVersion | None:
         """The pinned version of an instance, also after the workflow was deleted while runs remain readable."""
@@ -151,18 +145,17 @@ class Definitions(SqlComponent):
 
         def delete(connection: Connection) -> None:
             """Mark it deleted, disarm its triggers and remove its variables, while no run of it can be created."""
-            with self.dialect.transaction(connection):
-                newest = _lock(connection, tenant_id, workflow_id, against_new_runs=True)
-                runs = {"workflow_id": workflow_id}
-                if not force and connection.execute(statements.OPEN_RUN_OF_WORKFLOW, runs).first() is not None:
-                    raise WorkflowHasRuns(f"workflow {newest.name} has open runs")
-                now = self.dialect.now(connection)
-                connection.execute(statements.update_workflow(workflow_id=workflow_id, deleted_at=now))
-                disarm(connection, workflow_id)
-                connection.execute(statements.delete_variables_of(workflow_id, tenant_id=tenant_id))
-                _record(connection, actor, "workflow.deleted", newest, now=now)
+            newest = _lock(connection, tenant_id, workflow_id, against_new_runs=True)
+            runs = {"workflow_id": workflow_id}
+            if not force and connection.execute(statements.OPEN_RUN_OF_WORKFLOW, runs).first() is not None:
+                raise WorkflowHasRuns(f"workflow {newest.name} has open runs")
+            now = self.dialect.now(connection)
+            connection.execute(statements.update_workflow(workflow_id=workflow_id, deleted_at=now))
+            disarm(connection, workflow_id)
+            connection.execute(statements.delete_variables_of(workflow_id, tenant_id=tenant_id))
+            _record(connection, actor, "workflow.deleted", newest, now=now)
 
-        await self.write(delete)
+        await self.transact(delete)
 
     async def runs_of_deleted_workflows(self, *, limit: int, workflow_id: str | None = None) -> list[tuple[str, str]]:
         """(tenant_id, instance_id) of open runs of deleted workflows, or of this one if it is deleted."""

@@ -32,26 +32,24 @@ class Pauses(SqlComponent):
         found = select(pauses).where(*_which(tenant_id, workflow_id))
 
         def insert(connection: Connection) -> Pause:
-            with self.dialect.transaction(connection):
-                now = self.dialect.now(connection)
-                if connection.execute(_PAUSE, {**asked, "now": now}).rowcount:
-                    _record(connection, actor, "paused", tenant_id, workflow_id, now)
-                return Pause(*connection.execute(found).one())
+            now = self.dialect.now(connection)
+            if connection.execute(_PAUSE, {**asked, "now": now}).rowcount:
+                _record(connection, actor, "paused", tenant_id, workflow_id, now)
+            return Pause(*connection.execute(found).one())
 
-        return await self.write(insert)
+        return await self.transact(insert)
 
     async def unpause(self, *, tenant_id: str, workflow_id: str | None, actor: str | None = None) -> bool:
         """Remove the pause; False if there is none."""
         statement = delete(pauses).where(*_which(tenant_id, workflow_id))
 
         def remove(connection: Connection) -> bool:
-            with self.dialect.transaction(connection):
-                removed = connection.execute(statement).rowcount > 0
-                if removed:
-                    _record(connection, actor, "resumed", tenant_id, workflow_id, self.dialect.now(connection))
-                return removed
+            removed = connection.execute(statement).rowcount > 0
+            if removed:
+                _record(connection, actor, "resumed", tenant_id, workflow_id, self.dialect.now(connection))
+            return removed
 
-        return await self.write(remove)
+        return await self.transact(remove)
 
     async def pauses(self, *, tenant_id: str | None = None) -> list[Pause]:
         """All pauses, or those of one tenant."""

@@ -39,13 +39,8 @@ class Reopenings(SqlComponent):
         ids = [each.instance_id for each in family.runs]
         if not all(map(is_uuid, ids)):
             return None
-
-        def write(connection: Connection) -> list[InstanceRow]:
-            with self.dialect.transaction(connection):
-                return _reopen(self.dialect, connection, family)
-
         try:
-            return await self.write(write)
+            return await self.transact(lambda connection: _reopen(self.dialect, connection, family))
         except _Changed:
             return None
 

@@ -565,16 +565,15 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         def delete(connection: Connection) -> bool:
             """Remove the row, the log and what belongs to them; False if there is no such ended test run."""
             parameters = {"instance_id": instance_id, "tenant_id": tenant_id}
-            with self.dialect.transaction(connection):
-                if not connection.execute(statements.DELETE_TEST_ROW, parameters).rowcount:
-                    return False
-                connection.execute(statements.DELETE_LOG, {"instance_id": instance_id})
-                remove_console_of(connection, self.dialect, [instance_id])
-                remove_letters_of(connection, [instance_id])
-                remove_values_of(connection, self.dialect, [instance_id])
-                return True
+            if not connection.execute(statements.DELETE_TEST_ROW, parameters).rowcount:
+                return False
+            connection.execute(statements.DELETE_LOG, {"instance_id": instance_id})
+            remove_console_of(connection, self.dialect, [instance_id])
+            remove_letters_of(connection, [instance_id])
+            remove_values_of(connection, self.dialect, [instance_id])
+            return True
 
-        if not is_uuid(instance_id) or not await self.write(delete):
+        if not is_uuid(instance_id) or not await self.transact(delete):
             raise NotFound(f"there is no ended test run {instance_id}")
 
 

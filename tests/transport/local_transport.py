@@ -1,4 +1,4 @@
-"""Both queues inside one process: executors and workers of one event loop, for tests, simulations and embedding."""
+"""Both queues inside one process: executors and workers of one event loop."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ from anabranch.rest.error_responses import fault_response, response_of
 from anabranch.rest.metrics import Metrics
 from anabranch.rest.openapi import openapi_document
 from anabranch.rest.public_routes import PUBLIC_PREFIXES, add_public_routes
+from anabranch.rest.routes.all_routes import ROUTES
 from anabranch.rest.routes.route import PUBLIC, Reply, Route, RouteCall
 from anabranch.rest.routes.system_routes import HEALTH
-from anabranch.rest.routes.table import ROUTES
 
 logger = logging.getLogger("anabranch.rest")
 

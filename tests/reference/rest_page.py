@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from anabranch.rest.openapi import openapi_document
-from anabranch.rest.routes.table import ROUTES
+from anabranch.rest.routes.all_routes import ROUTES
 
 
 def rest_page(made: str) -> str:

@@ -27,7 +27,7 @@ from anabranch.cli.entry import application
 from anabranch.engine.rules.graph.validate import validate
 from anabranch.handlers import builtin_types
 from anabranch.rest.openapi import openapi_document
-from anabranch.rest.routes.table import ROUTES as ROUTES_TABLE
+from anabranch.rest.routes.all_routes import ROUTES as ROUTES_TABLE
 from anabranch.testing import check_config
 from tests.reference.blocks import NOT_RUN, Block, blocks_of
 from tests.walkthrough.page import typing_of

@@ -13,7 +13,7 @@ from anabranch.engine.rules.graph.known_fields import EDGE_FIELDS, NODE_FIELDS, 
 from anabranch.engine.rules.graph.validate import validate
 from anabranch.engine.rules.templates.filters import FILTERS
 from anabranch.handlers import builtin_types
-from anabranch.rest.routes.table import ROUTES
+from anabranch.rest.routes.all_routes import ROUTES
 from tests.golden.cases import GRAPHS
 from tests.reference.observing_pages import EVENTS, metrics
 from tests.reference.pages import _FILTERS, FOLDER, pages

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, RootModel
 
 from anabranch.rest.models.base import OpenResponseModel
-from anabranch.rest.routes.table import ROUTES
+from anabranch.rest.routes.all_routes import ROUTES
 
 _PATHS = [
     (route.method, re.compile(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path))), route)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from anabranch.rest.routes.route import PUBLIC
-from anabranch.rest.routes.table import ROUTES
+from anabranch.rest.routes.all_routes import ROUTES
 from tests.rest.conftest import Served
 from tests.rest.drawing import echo, waiting
 

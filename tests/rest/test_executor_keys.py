@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.errors import InvalidRequest
 from anabranch.keys.access import ALL_TENANTS, Role
-from anabranch.rest.routes.table import ROUTES
+from anabranch.rest.routes.all_routes import ROUTES
 from anabranch.secrets.job_seals import JobIdentity
 from tests.rest.conftest import OTHER_TENANT, TENANT, Answered, Served
 from tests.rest.drawing import waiting

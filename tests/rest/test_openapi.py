@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from anabranch.rest.openapi import openapi_document
-from anabranch.rest.routes.table import ROUTES
+from anabranch.rest.routes.all_routes import ROUTES
 from tests.rest.conftest import Served
 
 HERE = Path(__file__).parent

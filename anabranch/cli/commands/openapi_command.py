@@ -13,10 +13,10 @@ from anabranch.deferred import deferred
 
 if TYPE_CHECKING:
     from anabranch.rest import openapi as rest_openapi
-    from anabranch.rest.routes import table
+    from anabranch.rest.routes import all_routes
 else:
     rest_openapi = deferred("anabranch.rest.openapi")
-    table = deferred("anabranch.rest.routes.table")
+    all_routes = deferred("anabranch.rest.routes.all_routes")
 
 
 def openapi(
@@ -25,7 +25,7 @@ def openapi(
     as_json: AsJson = False,
 ) -> None:
     """The OpenAPI 3.1 document of the server, as `/openapi.json` has it; printed unless --output names a file."""
-    document = rest_openapi.openapi_document(table.ROUTES)
+    document = rest_openapi.openapi_document(all_routes.ROUTES)
     if output is None:
         print_document(document)
         return

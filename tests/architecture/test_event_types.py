@@ -24,7 +24,6 @@ MAY_LOOK_AT_EVENT_TYPES = {
     # decisions write rows
     f"{RULES}.decide",
     f"{RULES}.shared.decisions",
-    f"{RULES}.shared.signal_decisions",
     f"{RULES}.coded.coded_decide",
     f"{RULES}.drawn.outcomes",
     # what recorded rows say, apart from any engine

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from anabranch.rest.routes.route import PUBLIC
 from anabranch.rest.routes.all_routes import ROUTES
+from anabranch.rest.routes.route import PUBLIC
 from tests.rest.conftest import Served
 from tests.rest.drawing import echo, waiting
 

@@ -256,7 +256,7 @@ MUTANTS = (
         "signal-key-ignored",
         "a signal that is sent again with its key is delivered again",
         (
-            "rules.shared.signal_decisions:signal_known_or_refused",
+            "rules.shared.decisions:receive_signal",
             "signal.key is not None and signal.key in signals.answers",
             "False",
         ),

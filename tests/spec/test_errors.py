@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from anabranch.engine.rules.drawn.outcomes import CONTEXT_BYTES_MAX
 from anabranch.engine.rules.entry_points import ENTRY_POINT_TYPES
 from anabranch.engine.rules.graph.node_types import NodeType
+from anabranch.engine.rules.shared.decisions import CONTEXT_BYTES_MAX
 from anabranch.engine.rules.value_parts import PART_BYTES_MIN
 from tests.spec.drawings import TYPES, TypesWith, condition, drawn, loop
 from tests.spec.scenario import asks_for, begun, cancel, completed, failed, given, signal

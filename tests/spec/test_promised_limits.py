@@ -10,9 +10,8 @@ from anabranch import json_input as intake
 from anabranch.engine.rules import transitions as transition
 from anabranch.engine.rules import values
 from anabranch.engine.rules.coded import coded_decide as coded
-from anabranch.engine.rules.drawn import outcomes
 from anabranch.engine.rules.graph import document as graph
-from anabranch.engine.rules.shared import signals
+from anabranch.engine.rules.shared import decisions, signals
 from anabranch.engine.rules.templates import text as template_text
 from anabranch.engine.rules.templates.expression import EXPRESSION_DEPTH_MAX
 from anabranch.engine.rules.templates.template import compile_config, compile_template, config_problems
@@ -34,7 +33,7 @@ MEGABYTE = 1_048_576
         (values.KEY_CHARACTERS_MAX, 255),
         (values.VALUE_BYTES_MAX, MEGABYTE),
         (values.VALUE_DEPTH_MAX, 64),
-        (outcomes.CONTEXT_BYTES_MAX, 16 * MEGABYTE),
+        (decisions.CONTEXT_BYTES_MAX, 16 * MEGABYTE),
         (intake.TEXT_BYTES_MAX, 16 * MEGABYTE),
         (signals.SIGNALS_KEPT_MAX, 10_000),
         (coded.STEPS_MAX, 10_000),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.engine.rules.drawn.outcomes import CONTEXT_BYTES_MAX
+from anabranch.engine.rules.shared.decisions import CONTEXT_BYTES_MAX
 from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX, fits
 from anabranch.engine.rules.value_parts import PART_BYTES_MIN
 from anabranch.engine.rules.values import Payload

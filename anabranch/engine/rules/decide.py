@@ -4,9 +4,9 @@
 them. `evolve` folds each event into the state at once, so the next decision sees it. Nothing is performed or stored
 here. A stimulus that no longer makes sense changes nothing.
 
-This module dispatches on the stimulus and follows edges. `drawn.joins` decides whether the target of an edge runs;
-`drawn.outcomes` handles results of handlers, ends of activations, loops and child runs; all add to one
-`DrawnDecisionBuilder`. `coded_decide` does the same for coded runs; `shared.decisions` is shared by both.
+This module dispatches on the stimulus and follows edges. `drawn.joins` decides whether a node with several edges runs;
+`drawn.outcomes` handles results of handlers, pure nodes, waits and loops; all add to one `DrawnDecisionBuilder`, which
+ends activations. `coded_decide` does the same for coded runs; `shared.decisions` is shared by both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from anabranch.engine.rules.drawn.outcomes import (
     LOOP_WORK_MAX,
     attempt_failed,
     close_child_wait,
-    complete,
     evaluate,
     go_on,
     may_evaluate,
@@ -42,12 +41,12 @@ from anabranch.engine.rules.shared.decisions import (
     created,
     deadline_passed,
     may_begin,
+    receive_signal,
     resumed,
     suspend,
     taken_over,
 )
 from anabranch.engine.rules.shared.log_limit import LogFull
-from anabranch.engine.rules.shared.signal_decisions import accept_signal, served_wait, signal_known_or_refused
 from anabranch.engine.rules.shared.signals import SignalWait
 from anabranch.engine.rules.stimuli import (
     AwaitsChild,
@@ -188,10 +187,9 @@ def _answer(builder: DrawnDecisionBuilder, activation: Activation, outcome: Hand
 
 def _receive(builder: DrawnDecisionBuilder, signal: SignalSent) -> Decision:
     """Keep a signal, and pass it to the wait that it matches."""
-    known = signal_known_or_refused(builder, signal)
-    if known is not None:
-        return known
-    builder.delivered = accept_signal(builder, signal)
+    answer = receive_signal(builder, signal)
+    if answer is not None:
+        return answer
     _propagate(builder)
     return _build(builder)
 
@@ -214,10 +212,10 @@ def _fire_timers(builder: DrawnDecisionBuilder) -> None:
         if activation.phase is Phase.RETRYING:
             builder.dispatch(activation.node, activation.scope.path, attempt=activation.attempt + 1)
         elif activation.signal_wait is not None:
-            complete(builder, activation, NULL, TIMEOUT_HANDLE)
+            builder.complete(activation, NULL, TIMEOUT_HANDLE)
         else:
             assert activation.output is not None
-            complete(builder, activation, activation.output, activation.next_handle)
+            builder.complete(activation, activation.output, activation.next_handle)
         _propagate(builder)
 
 
@@ -286,7 +284,8 @@ def _follow(builder: DrawnDecisionBuilder, scope: Scope, node: PlanNode) -> None
         target = edge.target
         if target is None or target.id in scope.ended or target.id in scope.open:
             continue  # it leads out of the scope, or its target is decided already
-        decided = join_decision(scope, target)
+        is_only = target.in_count == 1 and scope.live.get(target.id)  # its only edge: there is nothing to wait for
+        decided = DISPATCH if is_only else join_decision(scope, target)
         if decided is DISPATCH:
             builder.enter(target, scope.path)
         elif decided is SKIP:
@@ -312,16 +311,16 @@ def _complete_as_given(builder: DrawnDecisionBuilder, node: PlanNode, scope: str
     """Complete a disabled or pinned node in the decision that dispatches it, unless its iteration is over."""
     activation = builder.state.activation(node.id, scope)
     if activation is not None and node.given is not None:
-        complete(builder, activation, node.given.output, node.given.handle)
+        builder.complete(activation, node.given.output, node.given.handle)
 
 
 def _take_promise(builder: DrawnDecisionBuilder, wait: SignalWait) -> None:
     """Record which signal the wait takes, and complete it with the payload."""
     activation = builder.state.activation(*wait.key)
     assert activation is not None, "a wait is forgotten when its activation ends"
-    note, payload = served_wait(wait)
+    note, payload = wait.served()
     builder.emit(EventType.NODE_WAITING, activation, note)
-    complete(builder, activation, payload, DEFAULT_HANDLE)
+    builder.complete(activation, payload, DEFAULT_HANDLE)
 
 
 def _build(builder: DrawnDecisionBuilder) -> Decision:

@@ -12,7 +12,6 @@ from anabranch.engine.rules.coded.coded_state import CodedState, FunctionActivat
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, FUNCTION_SCOPE, StepKind
 from anabranch.engine.rules.coded.replaying import replay_rules
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
-from anabranch.engine.rules.drawn.outcomes import CONTEXT_BYTES_MAX
 from anabranch.engine.rules.event_payloads import (
     ChildAwaited,
     DelayStarted,
@@ -25,6 +24,7 @@ from anabranch.engine.rules.event_payloads import (
 from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, EventType, SuspendReason
 from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.rules.shared.decisions import (
+    CONTEXT_BYTES_MAX,
     NOTHING,
     Decision,
     DecisionBuilder,
@@ -33,18 +33,13 @@ from anabranch.engine.rules.shared.decisions import (
     deadline_passed,
     may_begin,
     next_attempt,
+    receive_signal,
     resumed,
     suspend,
     taken_over,
 )
 from anabranch.engine.rules.shared.log_limit import LogFull
 from anabranch.engine.rules.shared.run_state import Phase
-from anabranch.engine.rules.shared.signal_decisions import (
-    accept_signal,
-    opened_wait,
-    served_wait,
-    signal_known_or_refused,
-)
 from anabranch.engine.rules.stimuli import (
     AwaitsAnySignal,
     AwaitsChild,
@@ -137,10 +132,9 @@ def _decide(builder: CodedDecisionBuilder, stimulus: Stimulus) -> Decision:
         case TimersDue():
             _catch_up(builder)
         case SignalSent():
-            known = signal_known_or_refused(builder, stimulus)
-            if known is not None:
-                return known
-            builder.delivered = accept_signal(builder, stimulus)
+            answer = receive_signal(builder, stimulus)
+            if answer is not None:
+                return answer
             _serve_promises(builder)
         case ChildEnded():
             _child_ended(builder, stimulus)
@@ -312,7 +306,7 @@ def _open_wait(builder: CodedDecisionBuilder, report: StepReport, asked: AwaitsS
     """A step waits for a signal. A kept signal completes it at once; so does a timeout of zero, but not while the run
     stands still.
     """
-    note, output = opened_wait(builder, asked)
+    note, output = builder.state.signals.opened_wait(asked, now=builder.now)
     _wait(builder, report, note)
     step = builder.state.steps[report.name, report.scope]
     if output is not None:
@@ -426,7 +420,7 @@ def _serve_promises(builder: CodedDecisionBuilder) -> None:
     while promises and not builder.state.stands_still and not builder.state.is_terminal:
         wait = next(iter(promises.values()))
         step = builder.state.steps[wait.key]
-        note, output = served_wait(wait)
+        note, output = wait.served()
         _append(builder, EventType.NODE_WAITING, step, note)
         _complete(builder, step, output, handle=DEFAULT_HANDLE)
 

@@ -1,6 +1,6 @@
 """Joins: does a node with incoming edges run, is it skipped, or does it wait for more of their verdicts?
 
-Pure. Called by `decide` for each target of an ended activation.
+Pure. Called by `decide` for the targets of an ended activation, unless it was the only edge to one.
 
 A new join mode is decided here, and tested in `tests/spec/test_joins.py`. Its name is one of `JOIN_MODES` in
 `graph/document.py`. What knows the modes, too: `graph/compile.py` (the nodes that an iteration begins with),

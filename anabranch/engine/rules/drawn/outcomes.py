@@ -1,4 +1,4 @@
-"""Decisions about drawn runs: results of handlers, ends of activations, iterations of loops.
+"""Decisions about drawn runs: results of handlers, pure nodes, waits, iterations of loops.
 
 Pure. `decide` calls it for an activation that awaits the result, or for one that has ended. Loops continue when an
 iteration has ended, or when a decision had to stop before they were finished. Each ended activation is added to the
@@ -8,11 +8,10 @@ decision's `todo`; `decide` then handles its edges.
 from __future__ import annotations
 
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
-from anabranch.engine.rules.drawn.drawn_state import Activation, LoopRun, RegionRun, Scope, error_of
-from anabranch.engine.rules.drawn.scopes import depth_of, pass_path
-from anabranch.engine.rules.event_payloads import ChildAwaited, DelayStarted, LoopOpened, NodeFailed
+from anabranch.engine.rules.drawn.drawn_state import Activation, LoopRun, RegionRun, error_of
+from anabranch.engine.rules.drawn.scopes import pass_path
+from anabranch.engine.rules.event_payloads import ChildAwaited, DelayStarted, LoopOpened
 from anabranch.engine.rules.events import DEFAULT_HANDLE, EventType
-from anabranch.engine.rules.evolve import failure_handle
 from anabranch.engine.rules.shared.decisions import (
     DrawnDecisionBuilder,
     child_result,
@@ -20,17 +19,10 @@ from anabranch.engine.rules.shared.decisions import (
     next_attempt,
 )
 from anabranch.engine.rules.shared.failures import failed_by, who_is
-from anabranch.engine.rules.shared.signal_decisions import opened_wait
 from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, ChildEnded, Failed
 from anabranch.engine.rules.templates.budget import WORK_MAX, TemplateBudget
 from anabranch.engine.rules.values import Payload
-from anabranch.errors import AnabranchError, RunError
-
-# 16 MB of context per run: it is in memory while a worker owns the run, and every adoption reads it.
-CONTEXT_BYTES_MAX = 16_777_216
-
-# Looked up once: a member of an enum costs ten times a global before Python 3.12.
-_NODE_COMPLETED = EventType.NODE_COMPLETED
+from anabranch.errors import AnabranchError
 
 # 16 MB: all loops in a batch of decisions together may do as much work as one template, about a tenth of a second in
 # which the event loop serves nothing else. Later decisions do the rest.
@@ -65,9 +57,9 @@ def returned(
         handle = DEFAULT_HANDLE
     if handle not in node.exits and not node.may_leave_by(handle):
         message = f"the handler of type {node.type!r} named a handle that the node does not have: {handle!r}"
-        fail(builder, activation, error_about(activation, "UNKNOWN_HANDLE", "UnknownHandle", message))
+        builder.fail(activation, error_about(activation, "UNKNOWN_HANDLE", "UnknownHandle", message))
     elif delay_ms is None:
-        complete(builder, activation, output, handle)
+        builder.complete(activation, output, handle)
     else:
         delay = DelayStarted(builder.now + delay_ms, output, handle)
         builder.emit(EventType.NODE_WAITING, activation, delay.payload)
@@ -108,12 +100,12 @@ def evaluate(builder: DrawnDecisionBuilder, activation: Activation) -> None:
 
 def open_wait(builder: DrawnDecisionBuilder, activation: Activation, asked: AwaitsSignal) -> None:
     """A node waits for a signal; a kept one completes it at once."""
-    note, output = opened_wait(builder, asked)
+    note, output = builder.state.signals.opened_wait(asked, now=builder.now)
     builder.emit(EventType.NODE_WAITING, activation, note)
     if output is None:
         builder.wake(activation)
     else:
-        complete(builder, activation, output, DEFAULT_HANDLE)
+        builder.complete(activation, output, DEFAULT_HANDLE)
 
 
 def open_child_wait(builder: DrawnDecisionBuilder, activation: Activation, asked: AwaitsChild) -> None:
@@ -129,9 +121,9 @@ def close_child_wait(builder: DrawnDecisionBuilder, activation: Activation, ende
     """End the node with the child's output. If the child failed or was cancelled, the node fails without a retry."""
     worth = child_result(ended)
     if isinstance(worth, Payload):
-        complete(builder, activation, worth, DEFAULT_HANDLE)
+        builder.complete(activation, worth, DEFAULT_HANDLE)
     else:
-        fail(builder, activation, error_about(activation, *worth))
+        builder.fail(activation, error_about(activation, *worth))
 
 
 def attempt_failed(builder: DrawnDecisionBuilder, activation: Activation, failed: Failed) -> None:
@@ -139,62 +131,10 @@ def attempt_failed(builder: DrawnDecisionBuilder, activation: Activation, failed
     key = f"{activation.scope.path}/{activation.node.id}"
     note = next_attempt(builder, activation.node.retry, activation.counted_attempt, failed, key=key)
     if note is None:
-        fail(builder, activation, failed.error)
+        builder.fail(activation, failed.error)
         return
     builder.emit(EventType.NODE_ATTEMPT_FAILED, activation, note, error_message=failed.error.message)
     builder.wake(activation)
-
-
-def complete(builder: DrawnDecisionBuilder, activation: Activation, output: Payload, handle: str | None) -> None:
-    """Complete the activation, or fail it if its output would exceed the context limit."""
-    node, scope = activation.node, activation.scope
-    if builder.state.context_bytes(scope) + output.weight > CONTEXT_BYTES_MAX:
-        message = f"with this output the context of the run would pass {CONTEXT_BYTES_MAX} bytes"
-        fail(builder, activation, error_about(activation, "CONTEXT_TOO_LARGE", "ContextTooLarge", message))
-        return
-    builder.append(_NODE_COMPLETED, node.id, scope.path, activation.attempt, output, handle, node.output_variable)
-    if node.terminate:
-        terminate(builder)
-    else:
-        builder.todo.append((scope, node))
-
-
-def fail(builder: DrawnDecisionBuilder, activation: Activation, error: RunError) -> None:
-    """The activation fails for good: handled, or the end of its iteration or of the instance."""
-    node, scope = activation.node, activation.scope
-    handle = failure_handle(node, scope.body)
-    if activation.child_id is None:  # else this is the end of the child itself
-        builder.abandon(activation)
-    builder.emit(EventType.NODE_FAILED, activation, NodeFailed(error).payload, handle, error.message)
-    if handle is None and (node.error_handling == "fail_workflow" or scope.base.owner is None):
-        builder.fail_instance(error)
-        return
-    if handle is None:
-        abandon(builder, scope.base)
-    builder.todo.append((scope, node))
-
-
-def abandon(builder: DrawnDecisionBuilder, scope: Scope) -> None:
-    """End all that is open or undecided in an iteration, innermost loops and regions first."""
-    scopes = [scope]
-    for outer in scopes:  # grows while it is walked: breadth first
-        for activation in outer.open.values():
-            if activation.loop is not None:
-                scopes.extend(activation.loop.open.values())
-            elif activation.region is not None and activation.region.open_pass is not None:
-                scopes.append(activation.region.open_pass)
-    for inner in reversed(scopes):
-        for node in inner.body.nodes:
-            if node.id not in inner.ended:
-                builder.skip(node, inner)
-
-
-def terminate(builder: DrawnDecisionBuilder) -> None:
-    """An End with `terminate`: what is open becomes SKIPPED, the instance COMPLETED."""
-    for scope in sorted(builder.state.scopes.values(), key=lambda scope: depth_of(scope.path), reverse=True):
-        for activation in sorted(scope.open.values(), key=lambda activation: activation.loop is not None):
-            builder.skip(activation.node, scope)
-    builder.end_instance(EventType.INSTANCE_COMPLETED, Payload.trusted(builder.state.output()))
 
 
 def open_loop(builder: DrawnDecisionBuilder, activation: Activation, source: Payload) -> None:
@@ -233,10 +173,10 @@ def go_on(builder: DrawnDecisionBuilder, activation: Activation) -> None:
             builder.enter(node, path)
     if run.error is not None:
         for scope in list(run.open.values()):
-            abandon(builder, scope)
-        fail(builder, activation, run.error)
+            builder.skip_all(scope)
+        builder.fail(activation, run.error)
     elif not run.open:
-        complete(builder, activation, run.output(), spec.done_handle)
+        builder.complete(activation, run.output(), spec.done_handle)
 
 
 def _pass_again(builder: DrawnDecisionBuilder, activation: Activation, run: RegionRun) -> None:
@@ -248,7 +188,7 @@ def _pass_again(builder: DrawnDecisionBuilder, activation: Activation, run: Regi
     assert node.region is not None
     if run.number >= node.region.passes_max:
         message = f"the loop at {node.id!r} wants more than its {node.region.passes_max} passes (maxPasses)"
-        fail(builder, activation, error_about(activation, "LOOP_LIMIT", "LoopLimit", message))
+        builder.fail(activation, error_about(activation, "LOOP_LIMIT", "LoopLimit", message))
         return
     builder.worked += ITERATION_UNITS + DISPATCH_UNITS
     builder.dispatch(node, pass_path(node.id, scope.path, run.number + 1))

@@ -1,8 +1,8 @@
 """The result of a decision, its builder, and the decisions that drawn and coded runs share.
 
 Pure. `decide` and `coded_decide` write into a builder. Each event is numbered, stamped and folded into the state at
-once, so the next line sees it. Shared are creation, deadline, takeovers, suspension, retries and children, and in
-`signal_decisions` signals. `transitions` reads the result.
+once, so the next line sees it. The builder of drawn runs also ends activations: `complete`, `fail`, `skip`. Shared are
+creation, deadline, takeovers, suspension, signals, retries and children. `transitions` reads the result.
 """
 
 from __future__ import annotations
@@ -15,37 +15,45 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from anabranch.engine.rules.coded.names import Mark
 from anabranch.engine.rules.commands import Command, Dispatch, Wake
 from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState, Phase, Scope
-from anabranch.engine.rules.drawn.scopes import pass_path
+from anabranch.engine.rules.drawn.scopes import depth_of, pass_path
 from anabranch.engine.rules.event_payloads import (
     DefinitionSet,
     InputSet,
+    NodeFailed,
     Recovered,
     RetryScheduled,
     RunFailedPayload,
     RunResumed,
     RunSuspended,
+    SignalReceived,
 )
 from anabranch.engine.rules.events import TERMINALS, ActivationKey, Event, EventType, Status, SuspendReason
-from anabranch.engine.rules.evolve import AnyState, evolve, outstanding
+from anabranch.engine.rules.evolve import AnyState, evolve, failure_handle, outstanding
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.shared.child_ids import WORKFLOW_TYPE
 from anabranch.engine.rules.shared.log_limit import ROWS_ALWAYS_TAKEN, LogFull
 from anabranch.engine.rules.shared.retry import RETRY_AFTER_MS_MAX, RetryPolicy
 from anabranch.engine.rules.shared.run_state import OpenActivation
+from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX, RunSignals
 from anabranch.engine.rules.stimuli import (
     ChildEnded,
     Failed,
     LeaseAcquired,
     PauseRequested,
     ResumeRequested,
+    SignalSent,
     Started,
 )
 from anabranch.engine.rules.values import EMPTY, VALUE_BYTES_MAX, Payload
 from anabranch.errors import RunError
 
+# 16 MB of context per run: it is in memory while a worker owns the run, and every adoption reads it.
+CONTEXT_BYTES_MAX = 16_777_216
+
 # Looked up once: a member of an enum costs ten times a global before Python 3.12.
 _NODE_DISPATCHED = EventType.NODE_DISPATCHED
+_NODE_COMPLETED = EventType.NODE_COMPLETED
 
 _NOTHING_UNFINISHED: frozenset[ActivationKey] = frozenset()
 
@@ -229,6 +237,33 @@ class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
         self.append(_NODE_DISPATCHED, node.id, path, attempt, EMPTY)
         self.commands.append(Dispatch(node.id, path, attempt))
 
+    def complete(self, activation: Activation, output: Payload, handle: str | None) -> None:
+        """Complete the activation, or fail it if its output would exceed the context limit."""
+        node, scope = activation.node, activation.scope
+        if self.state.context_bytes(scope) + output.weight > CONTEXT_BYTES_MAX:
+            message = f"with this output the context of the run would pass {CONTEXT_BYTES_MAX} bytes"
+            self.fail(activation, error_about(activation, "CONTEXT_TOO_LARGE", "ContextTooLarge", message))
+            return
+        self.append(_NODE_COMPLETED, node.id, scope.path, activation.attempt, output, handle, node.output_variable)
+        if node.terminate:
+            self.terminate()
+        else:
+            self.todo.append((scope, node))
+
+    def fail(self, activation: Activation, error: RunError) -> None:
+        """The activation fails for good: handled, or the end of its iteration or of the instance."""
+        node, scope = activation.node, activation.scope
+        handle = failure_handle(node, scope.body)
+        if activation.child_id is None:  # else this is the end of the child itself
+            self.abandon(activation)
+        self.emit(EventType.NODE_FAILED, activation, NodeFailed(error).payload, handle, error.message)
+        if handle is None and (node.error_handling == "fail_workflow" or scope.base.owner is None):
+            self.fail_instance(error)
+            return
+        if handle is None:
+            self.skip_all(scope.base)
+        self.todo.append((scope, node))
+
     def skip(self, node: PlanNode, scope: Scope) -> None:
         """Skip an activation that will not run or is no longer awaited."""
         activation = scope.open.get(node.id)
@@ -240,6 +275,27 @@ class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
             self.abandon(activation)
         self.append(EventType.NODE_SKIPPED, node.id, scope.path, attempt, EMPTY)
         self.todo.append((scope, node))
+
+    def skip_all(self, scope: Scope) -> None:
+        """End all that is open or undecided in an iteration, innermost loops and regions first."""
+        scopes = [scope]
+        for outer in scopes:  # grows while it is walked: breadth first
+            for activation in outer.open.values():
+                if activation.loop is not None:
+                    scopes.extend(activation.loop.open.values())
+                elif activation.region is not None and activation.region.open_pass is not None:
+                    scopes.append(activation.region.open_pass)
+        for inner in reversed(scopes):
+            for node in inner.body.nodes:
+                if node.id not in inner.ended:
+                    self.skip(node, inner)
+
+    def terminate(self) -> None:
+        """An End with `terminate`: what is open becomes SKIPPED, the instance COMPLETED."""
+        for scope in sorted(self.state.scopes.values(), key=lambda scope: depth_of(scope.path), reverse=True):
+            for activation in sorted(scope.open.values(), key=lambda activation: activation.loop is not None):
+                self.skip(activation.node, scope)
+        self.end_instance(EventType.INSTANCE_COMPLETED, Payload.trusted(self.state.output()))
 
     def end_instance(self, event_type: EventType, payload: Payload, message: str | None = None) -> None:
         """Terminal status is an event, and the last one."""
@@ -363,6 +419,22 @@ def resumed(builder: AnyDecisionBuilder, asked: ResumeRequested) -> bool:
     builder.append(EventType.INSTANCE_RESUMED, "", "", 0, RunResumed(asked.by).payload)
     builder.commands += sorted(outstanding(builder.state) - owed_meanwhile, key=repr)
     return True
+
+
+def receive_signal(builder: AnyDecisionBuilder, signal: SignalSent) -> Decision | None:
+    """Record a signal, and whether a matching wait is open. A decision instead, which changes nothing: the answer for a
+    signal whose key has arrived before, or the refusal of one that exceeds the limit of kept signals.
+    """
+    signals: RunSignals = builder.state.signals
+    if signal.key is not None and signal.key in signals.answers:
+        return Decision(delivered=signals.answers[signal.key])
+    builder.delivered = signals.oldest_wait(signal.event, signal.payload) is not None
+    if signals.kept_count >= SIGNALS_KEPT_MAX and not builder.delivered:
+        return Decision(refused="TOO_MANY_SIGNALS")
+    builder.append(
+        EventType.SIGNAL_RECEIVED, "", "", 0, SignalReceived(signal.event, signal.payload, signal.key).payload
+    )
+    return None
 
 
 def next_attempt(

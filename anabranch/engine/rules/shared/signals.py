@@ -3,14 +3,15 @@
 One signal goes to one wait: the oldest open one of its event whose `match` matches. A wait takes the oldest matching
 kept signal.
 
-Plain objects that only folding changes. `RunState` has one `RunSignals`; `signal_decisions` reads it and decides what
-follows. `FoldedSignals` folds the same from the rows about signals alone, for callers that need no more of the run.
+Plain objects that only folding changes. `RunState` has one `RunSignals`; decisions ask it which wait or signal comes
+first (`decisions.receive_signal`, `decide`, `coded_decide`). `FoldedSignals` folds the same from the rows about signals
+alone, for callers that need no more of the run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import orjson
 
@@ -23,6 +24,7 @@ from anabranch.engine.rules.event_payloads import (
     signal_taken,
 )
 from anabranch.engine.rules.events import ENDINGS, ActivationKey, Event, EventType
+from anabranch.engine.rules.stimuli import AwaitsAnySignal, AwaitsSignal
 from anabranch.engine.rules.values import NULL, Payload, is_superset
 
 # 10,000 kept signals: enough for any sensible backlog, and quick to fold. Beyond it the sender gets 429.
@@ -65,25 +67,29 @@ class SignalWait:
         self.promised: KeptSignal | None = None
         """A signal that arrived for this wait and is not recorded as taken yet."""
 
+    def served(self) -> tuple[Payload, Payload]:
+        """The payload of NODE_WAITING when the wait takes the signal promised to it, and the output of the wait."""
+        signal = self.promised
+        assert signal is not None, "only who was promised a signal takes one"
+        return SignalTaken(signal.event, signal.seq).payload, signal.output(names_event=self.names_event)
+
 
 _NO_SIGNALS: dict[int, KeptSignal] = {}
 
 
+@dataclass(slots=True)
 class RunSignals:
     """The signals of one run that no wait has taken, and its waits for signals."""
 
-    __slots__ = ("answers", "kept", "kept_count", "promises", "waits")
-
-    def __init__(self) -> None:
-        self.kept: dict[str, dict[int, KeptSignal]] = {}
-        """Signals that no wait has taken, by event and seq, oldest first."""
-        self.kept_count = 0
-        self.waits: dict[str, dict[ActivationKey, SignalWait]] = {}
-        """Open waits that no signal was promised to, by event and (node id, scope), oldest first."""
-        self.promises: dict[int, SignalWait] = {}
-        """Open waits whose signal has arrived and is not recorded as taken yet, by its seq, oldest first."""
-        self.answers: dict[str, bool] = {}
-        """For each signal key: was a matching wait open when it arrived?"""
+    kept: dict[str, dict[int, KeptSignal]] = field(default_factory=dict)
+    """Signals that no wait has taken, by event and seq, oldest first."""
+    kept_count: int = 0
+    waits: dict[str, dict[ActivationKey, SignalWait]] = field(default_factory=dict)
+    """Open waits that no signal was promised to, by event and (node id, scope), oldest first."""
+    promises: dict[int, SignalWait] = field(default_factory=dict)
+    """Open waits whose signal has arrived and is not recorded as taken yet, by its seq, oldest first."""
+    answers: dict[str, bool] = field(default_factory=dict)
+    """For each signal key: was a matching wait open when it arrived?"""
 
     # -- reading ----------------------------------------------------------------------------
     def oldest_wait(self, event: str, payload: Payload) -> SignalWait | None:
@@ -104,6 +110,17 @@ class RunSignals:
                     oldest = signal
                     break
         return oldest
+
+    def opened_wait(self, asked: AwaitsSignal | AwaitsAnySignal, *, now: int) -> tuple[Payload, Payload | None]:
+        """The payload of NODE_WAITING for a wait that begins at `now` (ms), and its output if a kept signal ends it at
+        once."""
+        names_event = isinstance(asked, AwaitsAnySignal)
+        events = asked.events if isinstance(asked, AwaitsAnySignal) else {asked.event: asked.match}
+        due_at = None if asked.timeout_ms is None else now + asked.timeout_ms
+        signal = self.oldest_kept(events)
+        taken = None if signal is None else SignalTaken(signal.event, signal.seq)
+        output = None if signal is None else signal.output(names_event=names_event)
+        return SignalAwaited(events, names_event, due_at, taken).payload, output
 
     @property
     def has_open_waits(self) -> bool:

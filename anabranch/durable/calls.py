@@ -39,8 +39,11 @@ from anabranch.engine.rules.stimuli import (
 from anabranch.engine.rules.transitions import PARK_AFTER_MS
 from anabranch.engine.rules.values import Payload
 
-Attempt: TypeAlias = Callable[[int], Awaitable[tuple[StepOutcome, BaseException | None]]]
-"""One attempt of a step: its outcome, and the exception that it failed with."""
+AttemptEnd: TypeAlias = tuple[StepOutcome, BaseException | None]
+"""The outcome of an attempt of a step, and the exception that it failed with."""
+
+Attempt: TypeAlias = Callable[[int], Awaitable[AttemptEnd]]
+"""One attempt of a step."""
 
 
 class Stage(Enum):

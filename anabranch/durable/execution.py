@@ -259,7 +259,7 @@ def begun_task(
         return asyncio.Task(coroutine, loop=loop, name=name, context=context, eager_start=True)
     # Python 3.11: a new task schedules its first step, which is run here instead.
     begin: list[Callable[[], object]] = []
-    loop.call_soon = lambda step, context: begin.append(step)  # type: ignore[method-assign,assignment]
+    loop.call_soon = lambda step, context: begin.append(step)  # type: ignore[method-assign,assignment,misc]
     try:
         task = asyncio.Task(coroutine, loop=loop, name=name, context=context)
     finally:

@@ -170,7 +170,7 @@ class FunctionRun:
         number = self._numbers[name] = self._numbers.get(name, 0) + 1
         first_scope = scope_of_call(number)
         scope = journal.scope_for(name, first_scope, self.attempt)
-        call = StepCall(name, scope, kind, self._branch(), policy)
+        call = StepCall(name, scope, kind, present_branch(self._loop, self._began_seq), policy)
         call.arguments = arguments
         self._replay.ask(call.key, (name, first_scope))
         return call
@@ -201,9 +201,8 @@ class FunctionRun:
     # -- what the loop tells --------------------------------------------------------------
     def _timer_set(self, timer: WorkflowTimer) -> StepCall:
         due_at = self._began_at + timer.due_ms
-        call = StepCall(
-            TIMER_NAME, scope_of_timer(due_at, timer.number), StepKind.SLEEP, self._branch(), DEFAULT_STEP_RETRY
-        )
+        scope, branch = scope_of_timer(due_at, timer.number), present_branch(self._loop, self._began_seq)
+        call = StepCall(TIMER_NAME, scope, StepKind.SLEEP, branch, DEFAULT_STEP_RETRY)
         call.timer, call.wait = timer, AwaitsInstant(due_at)
         self._replay.ask(call.key)
         self._calls.add(call)
@@ -219,7 +218,7 @@ class FunctionRun:
         journal = self._run_access.journal
         record = None if journal is None else journal.steps.get(call.key)
         is_open = call.stage in (_RUNNING, _REPORTED) if record is None else not record.has_ended
-        self._calls.move(call, _OVER)
+        self._calls.end(call)
         if call.task is not None:
             call.task.cancel()
         if is_open:
@@ -240,19 +239,23 @@ class FunctionRun:
             return  # its slot is another job's by now
         if not self._slot.take_back(self.settled):
             return  # others execute; it is our turn before any job that has not begun
+        # Neither changes before this returns: commits and re-reads are awaited by others.
+        journal, committed_seq = self._run_access.journal, self._run_access.committed_seq
+        if journal is None:
+            return  # the run is not advanced here any more
         try:
-            while not self._over.done() and (journal := self._run_access.journal) is not None:
+            while not self._over.done():
                 self._loop.drain()
-                if not self._take_turn(journal):
+                if not self._take_turn(journal, committed_seq):
                     return
         except Suspended:
             return  # the run is not advanced here any more
         except BaseException as failure:  # noqa: BLE001 -- the process ends, or a defect of ours: our caller's, in either case
             self._end_by(failure)
 
-    def _take_turn(self, journal: CodedState) -> bool:
+    def _take_turn(self, journal: CodedState, committed_seq: int) -> bool:
         """Make progress when no task of the function is ready. False: nothing to do until something arrives."""
-        calls, committed_seq = self._calls, self._run_access.committed_seq
+        calls = self._calls
         if calls.asked:
             changed = self._look_at_new(journal, committed_seq)
             if changed is not None:
@@ -262,7 +265,7 @@ class FunctionRun:
         answer = self._replay.next(journal.endings, committed_seq)
         if answer is not None:
             return self._deliver_next(journal, *answer)
-        if not self._replay.is_complete:
+        if self._replay.unasked:
             return self._fire_unrecorded() or self._changed()
         if self._main is not None and self._main.done():
             return self._end(None)
@@ -306,7 +309,7 @@ class FunctionRun:
         if record.seq > committed_seq:
             self._calls.move(call, _REPORTED)
             call.reported_seq = record.seq - 1
-        elif record.has_ended:
+        elif record.ended_seq:
             self._calls.move(call, _ENDED)
             if self._replay.has_met(record, journal.endings):
                 self._replay.asked_late(record)
@@ -328,24 +331,27 @@ class FunctionRun:
         self._replay.pass_on()
         if call is None or call.stage is not _ENDED:
             return True  # it is no longer awaited
-        self._calls.move(call, _OVER)
+        self._calls.end(call)
         self._set_time(record.ended_at)
         call.branch.saw(record.ended_seq)
         if call.timer is not None:
             self._loop.fire(call.timer)
-        elif record.error is not None:
-            error = record.error
+            return True
+        assert call.future is not None, "a step is awaited"
+        error = record.error
+        if error is None:
+            # A copy, because the next call of the function gets the journal's value again.
+            self._loop.answer(call.future, orjson.loads(record.output.raw), None)
+        else:
             failure = StepError(error.type, error.message, error.code, error.attempt)
             failure.stored, failure.__cause__ = error, call.cause
-            self._loop.answer(self._future(call), None, failure)
-        else:
-            # A copy, because the next call of the function gets the journal's value again.
-            self._loop.answer(self._future(call), orjson.loads(record.output.raw), None)
+            self._loop.answer(call.future, None, failure)
         return True
 
     def _set_time(self, at_ms: int) -> None:
-        self.now_ms = max(self.now_ms, at_ms)
-        self._loop.elapsed_ms = self.now_ms - self._began_at
+        if at_ms > self.now_ms:
+            self.now_ms = at_ms
+            self._loop.elapsed_ms = at_ms - self._began_at
 
     def _fire_unrecorded(self) -> bool:
         """A version without workflow loops recorded no timers: the earliest one is due when nothing else can happen."""
@@ -358,7 +364,7 @@ class FunctionRun:
             return False
         first = min(timers, key=_due)
         assert first.timer is not None, "a timer has one"
-        self._calls.move(first, _OVER)
+        self._calls.end(first)
         self._set_time(min(_due(first)[0], self._clock.now()))
         self._loop.fire(first.timer)
         return True
@@ -623,13 +629,6 @@ class FunctionRun:
         if self._has_left or journal is None:
             raise Suspended
         return journal
-
-    def _branch(self) -> StepBranch:
-        return present_branch(self._loop, self._began_seq)
-
-    def _future(self, call: StepCall) -> asyncio.Future[Any]:
-        assert call.future is not None, "a step is awaited"
-        return call.future
 
 
 def _due(call: StepCall) -> tuple[int, int]:

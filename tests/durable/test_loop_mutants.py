@@ -58,7 +58,7 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
     "time is the clock's": (
         Patch(
             f"{_FUNCTION}._set_time",
-            "self.now_ms - self._began_at",
+            "at_ms - self._began_at",
             "self._clock.now() - self._began_at + self._loop._made % 7",
         ),
     ),
@@ -96,7 +96,7 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
         Patch(f"{_FUNCTION}._fire_unrecorded", "since = self._new_rules_since", "since = 0"),
     ),
     "what a cancelled step comes to is told": (
-        Patch(f"{_FUNCTION}._cancel_step", "self._calls.move(call, _OVER)\n", "pass\n"),
+        Patch(f"{_FUNCTION}._cancel_step", "self._calls.end(call)\n", "pass\n"),
     ),
     "a cancelled step goes on": (Patch(f"{_FUNCTION}._cancel_step", "call.task.cancel()", "pass"),),
     "as_completed takes coroutines": (

@@ -21,7 +21,7 @@ from enum import Enum
 from heapq import heappop, heappush
 from typing import TypeAlias
 
-from anabranch.durable.workflow_loop import WorkflowFuture, WorkflowLoop, WorkflowTimer
+from anabranch.durable.workflow_loop import WorkflowLoop, WorkflowTimer
 from anabranch.engine.rules.coded.arguments import differ, shown
 from anabranch.engine.rules.coded.coded_state import CodedState, Step
 from anabranch.engine.rules.coded.names import Rows, StepKind
@@ -158,7 +158,7 @@ class StepCall:
         self.attempt_once: Attempt | None = None
         """Or what is to be done for it, in `context`."""
         self.context: contextvars.Context | None = None
-        self.future: WorkflowFuture[object] | None = None
+        self.future: asyncio.Future[object] | None = None
         """Where the function waits for the answer."""
         self.timer: WorkflowTimer | None = None
         """Or what is to be called."""

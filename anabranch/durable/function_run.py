@@ -162,7 +162,7 @@ class FunctionRun:
         self, name: str, kind: StepKind, arguments: str | None, policy: RetryPolicy = DEFAULT_STEP_RETRY
     ) -> StepCall:
         """Number a call of a step. Raises InvalidDefinition for a name that cannot be, before anything is written."""
-        journal = self._journal
+        journal = self._open_journal()
         if asyncio._get_running_loop() is not self._loop:
             raise NotInWorkflow(f"run {self._run_id}: step {name!r} is asked for outside of the workflow function")
         if not is_step_name(name):
@@ -180,7 +180,7 @@ class FunctionRun:
         call.wait, call.attempt_once = wait, attempt_once
         if attempt_once is not None:
             call.context = contextvars.copy_context()
-        call.future = future = self._loop.create_future()
+        call.future = future = self._loop.create_answer()
         self._calls.add(call)
         try:
             return await future
@@ -191,12 +191,12 @@ class FunctionRun:
 
     def redone(self, call: StepCall) -> Redone | None:
         """What a reopening of the run changed in the step."""
-        step = self._journal.steps.get(call.key)
+        step = self._open_journal().steps.get(call.key)
         return None if step is None else step.redone
 
     def has_begun(self, call: StepCall) -> bool:
         """Whether the step has a row."""
-        return call.key in self._journal.steps
+        return call.key in self._open_journal().steps
 
     # -- what the loop tells --------------------------------------------------------------
     def _timer_set(self, timer: WorkflowTimer) -> StepCall:
@@ -264,7 +264,7 @@ class FunctionRun:
             self._look_at_committed(journal, committed_seq)
         answer = self._replay.next(journal.endings, committed_seq)
         if answer is not None:
-            return self._deliver_next(journal, *answer)
+            return self._deliver_next(journal, answer)
         if self._replay.unasked:
             return self._fire_unrecorded() or self._changed()
         if self._main is not None and self._main.done():
@@ -280,7 +280,7 @@ class FunctionRun:
 
     def _look_at_new(self, journal: CodedState, committed_seq: int) -> str | None:
         """Match the new calls with the log; returns the difference if one does not match."""
-        for call in list(self._calls.asked):
+        for call in [*self._calls.asked]:
             record = journal.steps.get(call.key)
             if record is None:
                 continue
@@ -293,13 +293,13 @@ class FunctionRun:
 
     def _look_at_committed(self, journal: CodedState, committed_seq: int) -> None:
         """Check the reported and the waiting calls for commits."""
-        for call in list(self._calls.reported):
+        for call in [*self._calls.reported]:
             record = journal.steps.get(call.key)
             if record is not None and call.reported_seq < record.seq <= committed_seq:
                 self._set_stage(call, record, journal, committed_seq)
         if not self._calls.waiting:
             return
-        for call in list(self._calls.waiting):
+        for call in [*self._calls.waiting]:
             record = None if call.asked is not None else journal.steps.get(call.key)
             if record is not None and (record.has_ended or record.phase is _DISPATCHED):
                 self._set_stage(call, record, journal, committed_seq)
@@ -319,8 +319,9 @@ class FunctionRun:
             self._calls.move(call, _WAITING)
 
     # -- answers --------------------------------------------------------------------------
-    def _deliver_next(self, journal: CodedState, row: int, key: ActivationKey) -> bool:
+    def _deliver_next(self, journal: CodedState, answer: tuple[int, ActivationKey]) -> bool:
         """Deliver the next result of the log, if the function has made all calls that precede it."""
+        row, key = answer
         call, record = self._calls.at(key), journal.steps[key]
         if self._replay.missing(row) is not None:
             return self._fire_unrecorded() or self._changed(before=row)
@@ -370,7 +371,7 @@ class FunctionRun:
         return True
 
     def _note_new_rules(self) -> None:
-        self._new_rules_since = self._journal.last_seq
+        self._new_rules_since = self._open_journal().last_seq
         known = Mark.of(_RUN, frozenset((self._began_seq,)))
         self._run_access.report(StepReport("", "", 0, known, self.attempt, LegacyReplayed()))
 
@@ -378,7 +379,7 @@ class FunctionRun:
     def _begin_new(self, journal: CodedState) -> None:
         """Start, in call order, every call that has not ended in the log."""
         begun: list[StepCall] = []
-        for call in list(self._calls.asked):
+        for call in [*self._calls.asked]:
             if call.timer is not None:
                 continue  # recorded when there is nothing else to do, or when it fires
             if call.wait is not None:
@@ -596,7 +597,7 @@ class FunctionRun:
         self._calls.clear()
 
     def _block(self, why: str) -> bool:
-        activation = self._journal.function
+        activation = self._open_journal().function
         began = "" if activation is None else activation.python
         if began and began != PYTHON:
             why = f"{why} (it was recorded with Python {began}, and this is {PYTHON})"
@@ -611,7 +612,7 @@ class FunctionRun:
 
     def _what_it_does(self) -> str:
         """What a function does in place of the recorded call, for messages."""
-        known = self._journal.steps
+        known = self._open_journal().steps
         new = [call for call in self._calls.of(_ASKED) if call.timer is None and call.key not in known]
         if self._main is not None and self._main.done():
             return _how_it_ended(self._main)
@@ -622,8 +623,7 @@ class FunctionRun:
         return WorkflowStuck(f"the function of run {self._run_id} waits for what nothing can bring about: {tasks}")
 
     # -- within ---------------------------------------------------------------------------
-    @property
-    def _journal(self) -> CodedState:
+    def _open_journal(self) -> CodedState:
         """The journal, including rows in flight. Raises Suspended after the function was left."""
         journal = self._run_access.journal
         if self._has_left or journal is None:

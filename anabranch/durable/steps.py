@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from types import FrameType
+from types import CodeType
 from typing import Any, Protocol
 
 from anabranch.durable.calls import AttemptEnd, StepCall
@@ -68,19 +68,19 @@ class Signals(Protocol):
 class _Asked:
     """A call that a line of the author's code has made."""
 
-    __slots__ = ("_code", "_instruction", "coroutine", "name")
+    __slots__ = ("code", "coroutine", "instruction", "name")
 
-    def __init__(self, name: str, author: FrameType) -> None:
-        """`author` is the frame of that code."""
-        self.name = name
-        self._code, self._instruction = author.f_code, author.f_lasti
-        self.coroutine: Coroutine[Any, Any, Any]
+    name: str
+    code: CodeType
+    """The author's."""
+    instruction: int
+    coroutine: Coroutine[Any, Any, Any]
 
     @property
     def location(self) -> str:
         """File and line, worked out when somebody asks: it takes as long as a good part of a step."""
-        lines = (line for start, end, line in self._code.co_lines() if start <= self._instruction < end)
-        return f"{self._code.co_filename}, line {next(lines, None)}"
+        lines = (line for start, end, line in self.code.co_lines() if start <= self.instruction < end)
+        return f"{self.code.co_filename}, line {next(lines, None)}"
 
 
 class Steps:
@@ -370,7 +370,9 @@ class Steps:
     # -- within ---------------------------------------------------------------------------
     def _asked(self, name: str) -> _Asked:
         """What the line that called our caller asks for, until it begins."""
-        asked = _Asked(name, sys._getframe(2))
+        author = sys._getframe(2)
+        asked = _Asked()
+        asked.name, asked.code, asked.instruction = name, author.f_code, author.f_lasti
         self._unawaited[asked] = None
         return asked
 

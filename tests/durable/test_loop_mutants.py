@@ -16,7 +16,7 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
             f"{_FUNCTION}.advance",
             "self._loop.drain()",
             "(self._calls.of(_ENDED)"
-            " and self._replay.next(self._journal.endings, committed_seq=self._run_access.committed_seq))"
+            " and self._replay.next(self._open_journal().endings, committed_seq=self._run_access.committed_seq))"
             " or self._loop.drain()",
         ),
     ),
@@ -66,7 +66,7 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
         Patch("durable.workflow_loop:_unwound", "Suspended())", "__import__('asyncio').CancelledError())"),
     ),
     "questions are allowed while unwinding": (
-        Patch(f"{_FUNCTION}.ask", "journal = self._journal", "journal = self._run_access.journal"),
+        Patch(f"{_FUNCTION}.ask", "journal = self._open_journal()", "journal = self._run_access.journal"),
     ),
     "finished futures are told while unwinding": (
         Patch(f"{_LOOP}.call_soon", "if not self._is_open:", "if False:"),

@@ -445,6 +445,7 @@ def _apply_win(pending: PendingTransition, transition: Transition) -> None:
 
 def answered(stimuli: Sequence[Stimulus]) -> list[tuple[str, str, int]]:
     """The attempts that end with these stimuli: what a `Dispatch` of them equals."""
-    if len(stimuli) == 1 and type(stimuli[0]) is not NodeResult:
-        return []  # as for each coded step
+    if len(stimuli) == 1:  # as nearly always
+        only = stimuli[0]
+        return [(only.node_id, only.scope, only.attempt)] if type(only) is NodeResult else []
     return [(each.node_id, each.scope, each.attempt) for each in stimuli if type(each) is NodeResult]

@@ -68,7 +68,7 @@ def scope_of_first_attempt(scope: str) -> str:
     return scope.partition("@")[0]
 
 
-# What calling the class of a named tuple does, without its slow way there.
+# What `Mark(…)` ends in: to call the class of a named tuple takes several times as long.
 _new = tuple.__new__
 
 

@@ -21,7 +21,7 @@ from enum import Enum
 from heapq import heappop, heappush
 from typing import TypeAlias
 
-from anabranch.durable.workflow_loop import WorkflowFuture, WorkflowLoop, WorkflowTimer
+from anabranch.durable.workflow_loop import WorkflowLoop, WorkflowTimer
 from anabranch.engine.rules.coded.arguments import differ, shown
 from anabranch.engine.rules.coded.coded_state import CodedState, Step
 from anabranch.engine.rules.coded.names import Rows, StepKind
@@ -39,8 +39,11 @@ from anabranch.engine.rules.stimuli import (
 from anabranch.engine.rules.transitions import PARK_AFTER_MS
 from anabranch.engine.rules.values import Payload
 
-Attempt: TypeAlias = Callable[[int], Awaitable[tuple[StepOutcome, BaseException | None]]]
-"""One attempt of a step: its outcome, and the exception that it failed with."""
+AttemptEnd: TypeAlias = tuple[StepOutcome, BaseException | None]
+"""The outcome of an attempt of a step, and the exception that it failed with."""
+
+Attempt: TypeAlias = Callable[[int], Awaitable[AttemptEnd]]
+"""One attempt of a step."""
 
 
 class Stage(Enum):
@@ -155,7 +158,7 @@ class StepCall:
         self.attempt_once: Attempt | None = None
         """Or what is to be done for it, in `context`."""
         self.context: contextvars.Context | None = None
-        self.future: WorkflowFuture[object] | None = None
+        self.future: asyncio.Future[object] | None = None
         """Where the function waits for the answer."""
         self.timer: WorkflowTimer | None = None
         """Or what is to be called."""
@@ -215,14 +218,18 @@ class Calls:
         self.asked[call] = None
 
     def move(self, call: StepCall, stage: Stage) -> None:
-        """It is at this stage now."""
-        self._stages[call.stage].pop(call, None)
+        """It is at this stage now, and not over."""
+        stages = self._stages
+        stages[call.stage].pop(call, None)
+        stages[stage][call] = None
         call.stage = stage
-        if stage is _OVER:
-            self._open.pop(call.key, None)
-            call.attempt_once = call.context = None  # they refer back to it
-        else:
-            self._stages[stage][call] = None
+
+    def end(self, call: StepCall) -> None:
+        """It is over."""
+        self._stages[call.stage].pop(call, None)
+        call.stage = _OVER
+        self._open.pop(call.key, None)
+        call.attempt_once = call.context = None  # they refer back to it
 
     def clear(self) -> None:
         """Forget all of them."""
@@ -237,7 +244,8 @@ class Replay:
     def __init__(self, steps: Iterable[Step], *, attempt: int) -> None:
         """`attempt` is that of the workflow; calls of earlier attempts need not be repeated."""
         asked = sorted((step.first_seq, step.key) for step in steps if step.created_in == attempt)
-        self._unasked = {key for _, key in asked}
+        self.unasked = {key for _, key in asked}
+        """Empty once the function has made all calls that the log has of this attempt."""
         self._first_rows = deque(asked)
         """Of those that were not asked for yet, and of some others."""
         self._met = 0
@@ -245,14 +253,10 @@ class Replay:
         self._late: list[tuple[int, ActivationKey]] = []
         """Ends that had been passed when they were asked for: they come first."""
 
-    @property
-    def is_complete(self) -> bool:
-        """True once the function has made all calls that the log has of this attempt."""
-        return not self._unasked
-
     def ask(self, *keys: ActivationKey) -> None:
         """Note that the function has made these calls."""
-        self._unasked.difference_update(keys)
+        if self.unasked:
+            self.unasked.difference_update(keys)
 
     def asked_late(self, ended: Step) -> None:
         """Note a call that ended before the last delivered result, in an earlier attempt of the workflow."""
@@ -266,8 +270,10 @@ class Replay:
         """Row and key of the end that is next; None: no further one is committed."""
         if self._late:
             return self._late[0]
-        if self._met < len(endings) and endings[self._met].ended_seq <= committed_seq:
-            return endings[self._met].ended_seq, endings[self._met].key
+        if self._met < len(endings):
+            ended = endings[self._met]
+            if ended.ended_seq <= committed_seq:
+                return ended.ended_seq, ended.key
         return None
 
     def pass_on(self) -> None:
@@ -281,7 +287,7 @@ class Replay:
         """The calls that the function must have made before the result in row `before` is delivered, including that one
         (None: all by now), but has not."""
         rows = self._first_rows
-        while rows and rows[0][1] not in self._unasked:
+        while rows and rows[0][1] not in self.unasked:
             rows.popleft()
         return rows[0] if rows and (before is None or rows[0][0] <= before) else None
 

@@ -40,6 +40,9 @@ THREADS_MAX = 256
 Returned: TypeAlias = tuple[Any, BaseException | None]
 """The result or the exception of a function."""
 
+CalledWith: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+"""The function of a step, with what it is called with."""
+
 StepKey: TypeAlias = tuple[str, str, str]
 """Run, name and scope of a step, whatever the attempt of its workflow."""
 
@@ -125,7 +128,7 @@ class StepThreads:
 
 async def run_attempt(
     origin: StepOrigin,
-    work: Callable[[], Awaitable[StepOutcome]],
+    work: Awaitable[StepOutcome],
     timeout_ms: int | None = None,
     heartbeat: Heartbeat | None = None,
 ) -> tuple[StepOutcome, BaseException | None]:
@@ -136,9 +139,9 @@ async def run_attempt(
     task = asyncio.current_task()
     try:
         if limit is None:
-            return await work(), None  # most steps have no timeout, which has a cost
+            return await work, None  # most steps have no timeout, which has a cost
         async with limit:
-            return await work(), None
+            return await work, None
     except TimeoutError as late:
         if limit is None or not limit.expired():
             return _failed(late, origin), late
@@ -164,21 +167,21 @@ class Heartbeat:
         origin.beat = self._beat
 
     async def run_attempt(
-        self, work: Callable[[], Awaitable[StepOutcome]], timeout_ms: int | None
+        self, work: Awaitable[StepOutcome], timeout_ms: int | None
     ) -> tuple[StepOutcome, BaseException | None]:
         """The same as `run_attempt`, with the bound."""
         origin = self._origin
         try:
-            return await run_attempt(origin, lambda: self._bounded(work), timeout_ms)
+            return await run_attempt(origin, self._bounded(work), timeout_ms)
         except _HeartbeatMissed as silent:
             message = f"the step reported no progress within its heartbeat_timeout of {self._silence_ms} ms"
             return silence(message, origin), silent.__cause__
 
-    async def _bounded(self, work: Callable[[], Awaitable[StepOutcome]]) -> StepOutcome:
+    async def _bounded(self, work: Awaitable[StepOutcome]) -> StepOutcome:
         self._limit = asyncio.timeout(self._silence_ms / 1000)
         try:
             async with self._limit:
-                return await work()
+                return await work
         except TimeoutError as late:
             if self._limit.expired():
                 raise _HeartbeatMissed from late
@@ -198,13 +201,14 @@ class _HeartbeatMissed(BaseException):
     """An attempt missed its heartbeat timeout."""
 
 
-async def called(origin: StepOrigin, function: partial[Any], threads: StepThreads) -> Completed:
+async def called(origin: StepOrigin, called_with: CalledWith, threads: StepThreads) -> Completed:
     """What the function of a step returns, encoded. One that is not async runs in a thread, which cannot be stopped."""
     present.set(origin)  # each step has a context of its own
-    if _is_asynchronous(function.func):
-        returned = await function()
+    function, args, kwargs = called_with
+    if _is_asynchronous(function):
+        returned = await function(*args, **kwargs)
     else:
-        returned, failure = await threads.call(origin.key, function)
+        returned, failure = await threads.call(origin.key, partial(function, *args, **kwargs))
         if failure is not None:
             raise failure
         if inspect.isawaitable(returned):
@@ -255,7 +259,7 @@ def begun_task(
         return asyncio.Task(coroutine, loop=loop, name=name, context=context, eager_start=True)
     # Python 3.11: a new task schedules its first step, which is run here instead.
     begin: list[Callable[[], object]] = []
-    loop.call_soon = lambda step, **_: begin.append(step)  # type: ignore[method-assign,assignment]
+    loop.call_soon = lambda step, context: begin.append(step)  # type: ignore[method-assign,assignment,misc]
     try:
         task = asyncio.Task(coroutine, loop=loop, name=name, context=context)
     finally:

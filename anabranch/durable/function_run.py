@@ -162,7 +162,7 @@ class FunctionRun:
         self, name: str, kind: StepKind, arguments: str | None, policy: RetryPolicy = DEFAULT_STEP_RETRY
     ) -> StepCall:
         """Number a call of a step. Raises InvalidDefinition for a name that cannot be, before anything is written."""
-        journal = self._journal
+        journal = self._open_journal()
         if asyncio._get_running_loop() is not self._loop:
             raise NotInWorkflow(f"run {self._run_id}: step {name!r} is asked for outside of the workflow function")
         if not is_step_name(name):
@@ -170,7 +170,7 @@ class FunctionRun:
         number = self._numbers[name] = self._numbers.get(name, 0) + 1
         first_scope = scope_of_call(number)
         scope = journal.scope_for(name, first_scope, self.attempt)
-        call = StepCall(name, scope, kind, self._branch(), policy)
+        call = StepCall(name, scope, kind, present_branch(self._loop, self._began_seq), policy)
         call.arguments = arguments
         self._replay.ask(call.key, (name, first_scope))
         return call
@@ -180,7 +180,7 @@ class FunctionRun:
         call.wait, call.attempt_once = wait, attempt_once
         if attempt_once is not None:
             call.context = contextvars.copy_context()
-        call.future = future = self._loop.create_future()
+        call.future = future = self._loop.create_answer()
         self._calls.add(call)
         try:
             return await future
@@ -191,19 +191,18 @@ class FunctionRun:
 
     def redone(self, call: StepCall) -> Redone | None:
         """What a reopening of the run changed in the step."""
-        step = self._journal.steps.get(call.key)
+        step = self._open_journal().steps.get(call.key)
         return None if step is None else step.redone
 
     def has_begun(self, call: StepCall) -> bool:
         """Whether the step has a row."""
-        return call.key in self._journal.steps
+        return call.key in self._open_journal().steps
 
     # -- what the loop tells --------------------------------------------------------------
     def _timer_set(self, timer: WorkflowTimer) -> StepCall:
         due_at = self._began_at + timer.due_ms
-        call = StepCall(
-            TIMER_NAME, scope_of_timer(due_at, timer.number), StepKind.SLEEP, self._branch(), DEFAULT_STEP_RETRY
-        )
+        scope, branch = scope_of_timer(due_at, timer.number), present_branch(self._loop, self._began_seq)
+        call = StepCall(TIMER_NAME, scope, StepKind.SLEEP, branch, DEFAULT_STEP_RETRY)
         call.timer, call.wait = timer, AwaitsInstant(due_at)
         self._replay.ask(call.key)
         self._calls.add(call)
@@ -219,7 +218,7 @@ class FunctionRun:
         journal = self._run_access.journal
         record = None if journal is None else journal.steps.get(call.key)
         is_open = call.stage in (_RUNNING, _REPORTED) if record is None else not record.has_ended
-        self._calls.move(call, _OVER)
+        self._calls.end(call)
         if call.task is not None:
             call.task.cancel()
         if is_open:
@@ -240,19 +239,23 @@ class FunctionRun:
             return  # its slot is another job's by now
         if not self._slot.take_back(self.settled):
             return  # others execute; it is our turn before any job that has not begun
+        # Neither changes before this returns: commits and re-reads are awaited by others.
+        journal, committed_seq = self._run_access.journal, self._run_access.committed_seq
+        if journal is None:
+            return  # the run is not advanced here any more
         try:
-            while not self._over.done() and (journal := self._run_access.journal) is not None:
+            while not self._over.done():
                 self._loop.drain()
-                if not self._take_turn(journal):
+                if not self._take_turn(journal, committed_seq):
                     return
         except Suspended:
             return  # the run is not advanced here any more
         except BaseException as failure:  # noqa: BLE001 -- the process ends, or a defect of ours: our caller's, in either case
             self._end_by(failure)
 
-    def _take_turn(self, journal: CodedState) -> bool:
+    def _take_turn(self, journal: CodedState, committed_seq: int) -> bool:
         """Make progress when no task of the function is ready. False: nothing to do until something arrives."""
-        calls, committed_seq = self._calls, self._run_access.committed_seq
+        calls = self._calls
         if calls.asked:
             changed = self._look_at_new(journal, committed_seq)
             if changed is not None:
@@ -261,8 +264,8 @@ class FunctionRun:
             self._look_at_committed(journal, committed_seq)
         answer = self._replay.next(journal.endings, committed_seq)
         if answer is not None:
-            return self._deliver_next(journal, *answer)
-        if not self._replay.is_complete:
+            return self._deliver_next(journal, answer)
+        if self._replay.unasked:
             return self._fire_unrecorded() or self._changed()
         if self._main is not None and self._main.done():
             return self._end(None)
@@ -277,7 +280,7 @@ class FunctionRun:
 
     def _look_at_new(self, journal: CodedState, committed_seq: int) -> str | None:
         """Match the new calls with the log; returns the difference if one does not match."""
-        for call in list(self._calls.asked):
+        for call in [*self._calls.asked]:
             record = journal.steps.get(call.key)
             if record is None:
                 continue
@@ -290,13 +293,13 @@ class FunctionRun:
 
     def _look_at_committed(self, journal: CodedState, committed_seq: int) -> None:
         """Check the reported and the waiting calls for commits."""
-        for call in list(self._calls.reported):
+        for call in [*self._calls.reported]:
             record = journal.steps.get(call.key)
             if record is not None and call.reported_seq < record.seq <= committed_seq:
                 self._set_stage(call, record, journal, committed_seq)
         if not self._calls.waiting:
             return
-        for call in list(self._calls.waiting):
+        for call in [*self._calls.waiting]:
             record = None if call.asked is not None else journal.steps.get(call.key)
             if record is not None and (record.has_ended or record.phase is _DISPATCHED):
                 self._set_stage(call, record, journal, committed_seq)
@@ -306,7 +309,7 @@ class FunctionRun:
         if record.seq > committed_seq:
             self._calls.move(call, _REPORTED)
             call.reported_seq = record.seq - 1
-        elif record.has_ended:
+        elif record.ended_seq:
             self._calls.move(call, _ENDED)
             if self._replay.has_met(record, journal.endings):
                 self._replay.asked_late(record)
@@ -316,8 +319,9 @@ class FunctionRun:
             self._calls.move(call, _WAITING)
 
     # -- answers --------------------------------------------------------------------------
-    def _deliver_next(self, journal: CodedState, row: int, key: ActivationKey) -> bool:
+    def _deliver_next(self, journal: CodedState, answer: tuple[int, ActivationKey]) -> bool:
         """Deliver the next result of the log, if the function has made all calls that precede it."""
+        row, key = answer
         call, record = self._calls.at(key), journal.steps[key]
         if self._replay.missing(row) is not None:
             return self._fire_unrecorded() or self._changed(before=row)
@@ -328,24 +332,27 @@ class FunctionRun:
         self._replay.pass_on()
         if call is None or call.stage is not _ENDED:
             return True  # it is no longer awaited
-        self._calls.move(call, _OVER)
+        self._calls.end(call)
         self._set_time(record.ended_at)
         call.branch.saw(record.ended_seq)
         if call.timer is not None:
             self._loop.fire(call.timer)
-        elif record.error is not None:
-            error = record.error
+            return True
+        assert call.future is not None, "a step is awaited"
+        error = record.error
+        if error is None:
+            # A copy, because the next call of the function gets the journal's value again.
+            self._loop.answer(call.future, orjson.loads(record.output.raw), None)
+        else:
             failure = StepError(error.type, error.message, error.code, error.attempt)
             failure.stored, failure.__cause__ = error, call.cause
-            self._loop.answer(self._future(call), None, failure)
-        else:
-            # A copy, because the next call of the function gets the journal's value again.
-            self._loop.answer(self._future(call), orjson.loads(record.output.raw), None)
+            self._loop.answer(call.future, None, failure)
         return True
 
     def _set_time(self, at_ms: int) -> None:
-        self.now_ms = max(self.now_ms, at_ms)
-        self._loop.elapsed_ms = self.now_ms - self._began_at
+        if at_ms > self.now_ms:
+            self.now_ms = at_ms
+            self._loop.elapsed_ms = at_ms - self._began_at
 
     def _fire_unrecorded(self) -> bool:
         """A version without workflow loops recorded no timers: the earliest one is due when nothing else can happen."""
@@ -358,13 +365,13 @@ class FunctionRun:
             return False
         first = min(timers, key=_due)
         assert first.timer is not None, "a timer has one"
-        self._calls.move(first, _OVER)
+        self._calls.end(first)
         self._set_time(min(_due(first)[0], self._clock.now()))
         self._loop.fire(first.timer)
         return True
 
     def _note_new_rules(self) -> None:
-        self._new_rules_since = self._journal.last_seq
+        self._new_rules_since = self._open_journal().last_seq
         known = Mark.of(_RUN, frozenset((self._began_seq,)))
         self._run_access.report(StepReport("", "", 0, known, self.attempt, LegacyReplayed()))
 
@@ -372,7 +379,7 @@ class FunctionRun:
     def _begin_new(self, journal: CodedState) -> None:
         """Start, in call order, every call that has not ended in the log."""
         begun: list[StepCall] = []
-        for call in list(self._calls.asked):
+        for call in [*self._calls.asked]:
             if call.timer is not None:
                 continue  # recorded when there is nothing else to do, or when it fires
             if call.wait is not None:
@@ -590,7 +597,7 @@ class FunctionRun:
         self._calls.clear()
 
     def _block(self, why: str) -> bool:
-        activation = self._journal.function
+        activation = self._open_journal().function
         began = "" if activation is None else activation.python
         if began and began != PYTHON:
             why = f"{why} (it was recorded with Python {began}, and this is {PYTHON})"
@@ -605,7 +612,7 @@ class FunctionRun:
 
     def _what_it_does(self) -> str:
         """What a function does in place of the recorded call, for messages."""
-        known = self._journal.steps
+        known = self._open_journal().steps
         new = [call for call in self._calls.of(_ASKED) if call.timer is None and call.key not in known]
         if self._main is not None and self._main.done():
             return _how_it_ended(self._main)
@@ -616,20 +623,12 @@ class FunctionRun:
         return WorkflowStuck(f"the function of run {self._run_id} waits for what nothing can bring about: {tasks}")
 
     # -- within ---------------------------------------------------------------------------
-    @property
-    def _journal(self) -> CodedState:
+    def _open_journal(self) -> CodedState:
         """The journal, including rows in flight. Raises Suspended after the function was left."""
         journal = self._run_access.journal
         if self._has_left or journal is None:
             raise Suspended
         return journal
-
-    def _branch(self) -> StepBranch:
-        return present_branch(self._loop, self._began_seq)
-
-    def _future(self, call: StepCall) -> asyncio.Future[Any]:
-        assert call.future is not None, "a step is awaited"
-        return call.future
 
 
 def _due(call: StepCall) -> tuple[int, int]:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from types import FrameType
+from types import CodeType
 from typing import Any, Protocol
 
-from anabranch.durable.calls import StepCall
+from anabranch.durable.calls import AttemptEnd, StepCall
 from anabranch.durable.definition import Duration, without_timedelta
-from anabranch.durable.execution import Heartbeat, StepOrigin, StepThreads, called, run_attempt
+from anabranch.durable.execution import CalledWith, Heartbeat, StepOrigin, StepThreads, called, run_attempt
 from anabranch.durable.function_run import FunctionRun
 from anabranch.durable.step_functions import EVERY_POOL_HERE, StepPools, step_node
 from anabranch.engine.console.lines import present, report_progress
@@ -33,7 +34,6 @@ from anabranch.engine.rules.stimuli import (
     Begun,
     Completed,
     Failed,
-    StepOutcome,
 )
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.telemetry import AroundAttempt
@@ -68,19 +68,19 @@ class Signals(Protocol):
 class _Asked:
     """A call that a line of the author's code has made."""
 
-    __slots__ = ("_code", "_instruction", "coroutine", "name")
+    __slots__ = ("code", "coroutine", "instruction", "name")
 
-    def __init__(self, name: str, author: FrameType) -> None:
-        """`author` is the frame of that code."""
-        self.name = name
-        self._code, self._instruction = author.f_code, author.f_lasti
-        self.coroutine: Coroutine[Any, Any, Any]
+    name: str
+    code: CodeType
+    """The author's."""
+    instruction: int
+    coroutine: Coroutine[Any, Any, Any]
 
     @property
     def location(self) -> str:
         """File and line, worked out when somebody asks: it takes as long as a good part of a step."""
-        lines = (line for start, end, line in self._code.co_lines() if start <= self._instruction < end)
-        return f"{self._code.co_filename}, line {next(lines, None)}"
+        lines = (line for start, end, line in self.code.co_lines() if start <= self.instruction < end)
+        return f"{self.code.co_filename}, line {next(lines, None)}"
 
 
 class Steps:
@@ -140,39 +140,43 @@ class Steps:
     async def _run(
         self,
         asked: _Asked,
-        called_with: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]],
+        called_with: CalledWith,
         retry: Mapping[str, Any] | None,
         bounds: Mapping[str, Duration | None] | None,
     ) -> Any:
         name = self._begun(asked)
         policy = DEFAULT_STEP_RETRY if retry is None else _policy(name, retry)
         limits = None if bounds is None else [_milliseconds(name, *bound) for bound in bounds.items()]
-        call = self._call(name, _RUN, partial(note_of_call, *called_with), policy)
-        fn, args, kwargs = called_with
-        attempt_once = partial(self._attempt, call, partial(fn, *args, **kwargs), limits)
-        return await self._function_run.answer(call, None, attempt_once)
+        call = self._call(name, _RUN, note_of_call, called_with, policy)
+        if not callable(called_with[0]):
+            raise TypeError("the first argument must be callable")
+        return await self._function_run.answer(call, None, partial(self._attempt, call, called_with, limits))
 
-    async def _attempt(
-        self, call: StepCall, function: partial[Any], limits: Sequence[int | None] | None, attempt: int
-    ) -> tuple[StepOutcome, BaseException | None]:
+    def _attempt(
+        self, call: StepCall, called_with: CalledWith, limits: Sequence[int | None] | None, attempt: int
+    ) -> Awaitable[AttemptEnd]:
         """Call the function of a step once, within its timeout and heartbeat timeout (ms)."""
-        origin, threads = StepOrigin(self._helpers, call.name, call.scope, attempt), self._threads
+        origin = StepOrigin(self._helpers, call.name, call.scope, attempt)
         if origin.console is not None:
             origin.console.take_beginning(origin)
-        if threads.left_behind:
-            await threads.earlier_attempt_ended(origin.key)
-        work = partial(called, origin, function, threads)
-        timeout_ms, silence_ms = limits or (None, None)
+        if limits is None and self._around is None and not self._threads.left_behind:
+            return run_attempt(origin, called(origin, called_with, self._threads))  # as for most steps
+        return self._attempt_within(origin, called_with, *(limits or (None, None)))
+
+    async def _attempt_within(
+        self, origin: StepOrigin, called_with: CalledWith, timeout_ms: int | None, silence_ms: int | None
+    ) -> AttemptEnd:
+        """The same after an earlier attempt of the step whose thread still runs, and within limits and telemetry."""
+        await self._threads.earlier_attempt_ended(origin.key)
         heartbeat = None if silence_ms is None else Heartbeat(origin, silence_ms)
-        if self._around is None:
-            return await run_attempt(origin, work, timeout_ms, heartbeat)
-        with self._around(origin.instance_id, call.name, call.scope, attempt):
-            return await run_attempt(origin, work, timeout_ms, heartbeat)
+        within = None if self._around is None else self._around(origin.instance_id, *origin.dispatch)
+        with within or nullcontext():
+            return await run_attempt(origin, called(origin, called_with, self._threads), timeout_ms, heartbeat)
 
     async def _run_in_pool(
         self,
         asked: _Asked,
-        called_with: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]],
+        called_with: CalledWith,
         retry: Mapping[str, Any] | None,
         bounds: Mapping[str, Duration | None] | None,
         pool: str,
@@ -186,10 +190,10 @@ class Steps:
         if bounds is not None:
             timeout_ms, silence_ms = (_milliseconds(name, *bound) for bound in bounds.items())
             node = replace(node, timeout_ms=timeout_ms, heartbeat_ms=silence_ms)
-        call = self._call(name, _RUN, partial(note_of_call, *called_with), policy)
+        call = self._call(name, _RUN, note_of_call, called_with, policy)
         call.is_elsewhere = True
 
-        async def attempt_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
+        async def attempt_once(attempt: int) -> AttemptEnd:
             """One attempt by an executor, and its outcome."""
             outcome = await executors.run_step(
                 self._helpers,
@@ -214,7 +218,7 @@ class Steps:
         duration_ms = _milliseconds(name, "duration", duration)
         if duration_ms is None:
             raise InvalidDefinition(f"step {name!r}: a duration is needed, such as '5m'")
-        await self._function_run.answer(self._call(name, StepKind.SLEEP, None), wait=AwaitsTime(duration_ms))
+        await self._function_run.answer(self._call(name, StepKind.SLEEP), wait=AwaitsTime(duration_ms))
 
     def wait_for_event(
         self, name: str, *, event: str | None = None, match: Any = None, timeout: Duration | None = None
@@ -242,7 +246,7 @@ class Steps:
         wait = AwaitsSignal(
             name if event is None else event, _match(name, match), _milliseconds(name, "timeout", timeout)
         )
-        call = self._call(name, StepKind.EVENT, partial(note_of, {"event": wait.event, "match": match}))
+        call = self._call(name, StepKind.EVENT, note_of, ({"event": wait.event, "match": match},))
         return await self._function_run.answer(call, wait=wait)
 
     def wait_for_any(
@@ -268,7 +272,7 @@ class Steps:
         _check_events(name, events)
         matches = {event: _match(name, match) for event, match in events.items()}
         wait = AwaitsAnySignal(matches, _milliseconds(name, "timeout", timeout))
-        call = self._call(name, StepKind.EVENT, partial(note_of, {"events": dict(events)}))
+        call = self._call(name, StepKind.EVENT, note_of, ({"events": dict(events)},))
         came = await self._function_run.answer(call, wait=wait)
         return None if came is None else (came["event"], came["payload"])
 
@@ -287,8 +291,8 @@ class Steps:
         name = self._begun(asked)
         _check_text(name, "workflow, by its name or id,", workflow)
         input_ = {} if input is None else input
-        arguments = partial(note_of, {"workflow": workflow, "version": version, "input": input_})
-        call = self._call(name, StepKind.CHILD, arguments)
+        arguments = {"workflow": workflow, "version": version, "input": input_}
+        call = self._call(name, StepKind.CHILD, note_of, (arguments,))
         helpers = self._helpers.about(call.name, call.scope, self._function_run.redone(call))
 
         async def start() -> AwaitsChild:
@@ -297,11 +301,11 @@ class Steps:
             )
             return AwaitsChild(child_id)
 
-        async def attempt_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
+        async def attempt_once(attempt: int) -> AttemptEnd:
             # The log must know of the step before its child is created: else a cancel in between would miss the child.
             if not self._function_run.has_begun(call):
                 return Begun(), None
-            return await run_attempt(StepOrigin(self._helpers, call.name, call.scope, attempt), start)
+            return await run_attempt(StepOrigin(self._helpers, call.name, call.scope, attempt), start())
 
         return await self._function_run.answer(call, attempt_once=attempt_once)
 
@@ -317,7 +321,7 @@ class Steps:
         name = self._begun(asked)
         _check_text(name, "run_id", run_id)
         _check_text(name, "event", event)
-        call = self._call(name, StepKind.SIGNAL, partial(note_of, [run_id, event, payload]))
+        call = self._call(name, StepKind.SIGNAL, note_of, ([run_id, event, payload],))
         helpers = self._helpers.about(call.name, call.scope, self._function_run.redone(call))
 
         async def send() -> Completed:
@@ -330,8 +334,8 @@ class Steps:
             )
             return Completed(Payload.of(delivered))
 
-        async def attempt_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
-            return await run_attempt(StepOrigin(self._helpers, call.name, call.scope, attempt), send)
+        async def attempt_once(attempt: int) -> AttemptEnd:
+            return await run_attempt(StepOrigin(self._helpers, call.name, call.scope, attempt), send())
 
         return bool(await self._function_run.answer(call, attempt_once=attempt_once))
 
@@ -366,7 +370,9 @@ class Steps:
     # -- within ---------------------------------------------------------------------------
     def _asked(self, name: str) -> _Asked:
         """What the line that called our caller asks for, until it begins."""
-        asked = _Asked(name, sys._getframe(2))
+        author = sys._getframe(2)
+        asked = _Asked()
+        asked.name, asked.code, asked.instruction = name, author.f_code, author.f_lasti
         self._unawaited[asked] = None
         return asked
 
@@ -375,15 +381,21 @@ class Steps:
         return asked.name
 
     def _call(
-        self, name: str, kind: StepKind, note: Callable[..., str] | None, policy: RetryPolicy = DEFAULT_STEP_RETRY
+        self,
+        name: str,
+        kind: StepKind,
+        note: Callable[..., str] | None = None,
+        arguments: tuple[Any, ...] = (),
+        policy: RetryPolicy = DEFAULT_STEP_RETRY,
     ) -> StepCall:
+        """Number a call, with the note of its arguments: `note(*arguments)`."""
         outer = present.get()
         if outer is not None and outer.is_step:
             raise InvalidDefinition(f"step {outer.node_id!r} calls step {name!r}: a step cannot contain others")
-        call = self._function_run.ask(name, kind, None if note is None else note(), policy)
+        call = self._function_run.ask(name, kind, None if note is None else note(*arguments), policy)
         if note is not None and self._function_run.origins:
             own = self._helpers.instance_id
-            call.as_copied = [note(renamed=(own, origin)) for origin in self._function_run.origins]
+            call.as_copied = [note(*arguments, renamed=(own, origin)) for origin in self._function_run.origins]
         return call
 
 

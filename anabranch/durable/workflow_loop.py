@@ -157,14 +157,14 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             return
         before, hooks = events._get_running_loop(), sys.get_asyncgen_hooks()
         events._set_running_loop(self)
-        sys.set_asyncgen_hooks(firstiter=self._generator_begins, finalizer=None)
+        sys.set_asyncgen_hooks(self._generator_begins, None)
         self._is_open = True
         ready = self._ready
         handle: asyncio.Handle | None = None
         try:
             while ready:
                 handle = ready.popleft()
-                if handle.cancelled():
+                if handle._cancelled:
                     continue
                 try:
                     handle._run()
@@ -264,10 +264,18 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
     # -- making -------------------------------------------------------------------------------
     def create_future(self) -> WorkflowFuture[Any]:
         """A future of this loop."""
-        future: WorkflowFuture[Any] = WorkflowFuture.__new__(WorkflowFuture)
+        future: WorkflowFuture[Any] = WorkflowFuture(loop=self)
         future.number = self._number()
-        future.__init__(loop=self)  # type: ignore[misc]  # it is hashed during its creation
         return future
+
+    def create_answer(self) -> asyncio.Future[Any]:
+        """A future that one call of a step awaits, numbered like any other.
+
+        Of asyncio's own class, which tasks await faster than a subclass. Nobody else sees it, so its hash does
+        not matter.
+        """
+        self._made += 1
+        return asyncio.Future(loop=self)
 
     def create_task(
         self,

@@ -117,7 +117,7 @@ async def test_a_step_that_is_closed_has_no_outcome() -> None:
         with pytest.raises(GeneratorExit):
             attempt.throw(GeneratorExit())
 
-    attempt = run_attempt(cast(StepOrigin, None), work)
+    attempt = run_attempt(cast(StepOrigin, None), work())
     attempt.send(None)
     await asyncio.create_task(close(attempt))
 

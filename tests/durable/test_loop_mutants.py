@@ -16,7 +16,7 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
             f"{_FUNCTION}.advance",
             "self._loop.drain()",
             "(self._calls.of(_ENDED)"
-            " and self._replay.next(self._journal.endings, committed_seq=self._run_access.committed_seq))"
+            " and self._replay.next(self._open_journal().endings, committed_seq=self._run_access.committed_seq))"
             " or self._loop.drain()",
         ),
     ),
@@ -58,7 +58,7 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
     "time is the clock's": (
         Patch(
             f"{_FUNCTION}._set_time",
-            "self.now_ms - self._began_at",
+            "at_ms - self._began_at",
             "self._clock.now() - self._began_at + self._loop._made % 7",
         ),
     ),
@@ -66,7 +66,7 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
         Patch("durable.workflow_loop:_unwound", "Suspended())", "__import__('asyncio').CancelledError())"),
     ),
     "questions are allowed while unwinding": (
-        Patch(f"{_FUNCTION}.ask", "journal = self._journal", "journal = self._run_access.journal"),
+        Patch(f"{_FUNCTION}.ask", "journal = self._open_journal()", "journal = self._run_access.journal"),
     ),
     "finished futures are told while unwinding": (
         Patch(f"{_LOOP}.call_soon", "if not self._is_open:", "if False:"),
@@ -96,7 +96,7 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
         Patch(f"{_FUNCTION}._fire_unrecorded", "since = self._new_rules_since", "since = 0"),
     ),
     "what a cancelled step comes to is told": (
-        Patch(f"{_FUNCTION}._cancel_step", "self._calls.move(call, _OVER)\n", "pass\n"),
+        Patch(f"{_FUNCTION}._cancel_step", "self._calls.end(call)\n", "pass\n"),
     ),
     "a cancelled step goes on": (Patch(f"{_FUNCTION}._cancel_step", "call.task.cancel()", "pass"),),
     "as_completed takes coroutines": (

@@ -5,11 +5,14 @@ from __future__ import annotations
 from anabranch.durable.calls import Replay
 from anabranch.engine.rules.coded.coded_state import Step
 from anabranch.engine.rules.coded.names import Mark, StepKind
+from anabranch.engine.rules.events import Event, EventType
+from anabranch.engine.rules.values import EMPTY
 
 
 def step(name: str, *, created_in: int = 1, first_seq: int, ended_seq: int = 0) -> Step:
-    found = Step(name, "", Mark(StepKind.RUN, "1"), created_in)
-    found.first_seq = first_seq
+    mark = Mark(StepKind.RUN, "1")
+    first = Event(first_seq, EventType.NODE_DISPATCHED, name, "", 1, EMPTY, created_at=0, mark=mark)
+    found = Step((name, ""), first, created_in)
     found.seq = found.ended_seq = ended_seq
     return found
 
@@ -54,10 +57,10 @@ def test_a_function_has_asked_for_all_that_stands_before_an_end_when_it_is_told(
     replay.ask(work.key)
 
     assert replay.missing(before=5) == (3, wait.key)
-    assert not replay.is_complete
+    assert replay.unasked
     replay.ask(wait.key)
     assert replay.missing(before=5) is None
-    assert replay.is_complete
+    assert not replay.unasked
 
 
 def test_what_stands_behind_an_end_need_not_have_been_asked_for() -> None:
@@ -72,4 +75,4 @@ def test_what_stands_behind_an_end_need_not_have_been_asked_for() -> None:
 def test_nothing_of_an_earlier_attempt_must_be_asked_for() -> None:
     replay = Replay([step("earlier", first_seq=3)], attempt=2)
 
-    assert replay.is_complete
+    assert not replay.unasked

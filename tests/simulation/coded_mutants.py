@@ -27,9 +27,9 @@ CODED_MUTANTS = (
         "unsettled-row-acted-upon",
         "a function goes on by rows that are decided and not committed: it is told, or an attempt begins, too early",
         (
-            f"{_FUNCTION}._take_turn",
-            "committed_seq = self._calls, self._run_access.committed_seq",
-            "committed_seq = self._calls, journal.last_seq",
+            f"{_FUNCTION}.advance",
+            "committed_seq = self._run_access.journal, self._run_access.committed_seq",
+            "committed_seq = (journal := self._run_access.journal), journal and journal.last_seq",
         ),
     ),
     _coded(
@@ -38,7 +38,7 @@ CODED_MUTANTS = (
         (
             f"{_FUNCTION}._look_at_new",
             "if record is None:",
-            "if record is None or (record.has_ended and call.kind is StepKind.RUN and self._replay.is_complete):",
+            "if record is None or (record.has_ended and call.kind is StepKind.RUN and not self._replay.unasked):",
         ),
     ),
     _coded(

@@ -16,6 +16,7 @@ class RunAccess:
     """Reads the journal of a run and reports the results of steps. Has no effect once the run is no longer owned."""
 
     def __init__(self, owned_instances: OwnedInstances, owned: OwnedInstance) -> None:
+        assert isinstance(owned.state, CodedState), "only coded runs have functions"
         self._owned_instances = owned_instances
         self._owned = owned
 
@@ -29,11 +30,7 @@ class RunAccess:
     def journal(self) -> CodedState | None:
         """The state of the run, including rows in flight. None: it is no longer owned."""
         owned = self._owned
-        if not owned.is_owned:
-            return None
-        state = owned.state
-        assert isinstance(state, CodedState), "only coded runs have functions"
-        return state
+        return owned.state if owned.is_owned else None  # type: ignore[return-value]  # no run changes its kind
 
     def report(self, report: StepReport) -> None:
         """Report the outcome of a step; the listener is called after the commit."""

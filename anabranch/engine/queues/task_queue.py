@@ -374,6 +374,13 @@ class Slots:
         self.free()
         return True
 
+    def retake_free(self) -> bool:
+        """Count a lent slot as taken again if one is free; False: wait for it in `returning`."""
+        if self._taken >= self.concurrency or self.returning:
+            return False
+        self.retake()
+        return True
+
     def retake(self) -> None:
         """Count a lent slot as taken again."""
         self._lent -= 1
@@ -412,9 +419,8 @@ class Slot:
         may; only the first call counts. After the end it may not, and `then` is never called."""
         if not self._is_lent:
             return not self._has_ended
-        if self._slots.has_free:
+        if self._slots.retake_free():
             self._is_lent = False
-            self._slots.retake()
             return True
         if self._then is None:
             self._then = then

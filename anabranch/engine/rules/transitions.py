@@ -432,7 +432,8 @@ def _apply_win(pending: PendingTransition, transition: Transition) -> None:
     if len(pending.decisions) == 1:  # as nearly always
         decision = pending.decisions[0]
         pending.stops = decision.stops
-        pending.dispatches = [each for each in decision.commands if type(each) is Dispatch]
+        commands = decision.commands  # none where a step of a coded run ends
+        pending.dispatches = [each for each in commands if type(each) is Dispatch] if commands else ()
     else:
         pending.stops = [stop for decision in pending.decisions for stop in decision.stops]
         commands = [command for decision in pending.decisions for command in decision.commands]
@@ -444,4 +445,7 @@ def _apply_win(pending: PendingTransition, transition: Transition) -> None:
 
 def answered(stimuli: Sequence[Stimulus]) -> list[tuple[str, str, int]]:
     """The attempts that end with these stimuli: what a `Dispatch` of them equals."""
+    if len(stimuli) == 1:  # as nearly always
+        only = stimuli[0]
+        return [(only.node_id, only.scope, only.attempt)] if type(only) is NodeResult else []
     return [(each.node_id, each.scope, each.attempt) for each in stimuli if type(each) is NodeResult]

@@ -58,6 +58,8 @@ def note_of(arguments: Any, *, renamed: tuple[str, str] | None = None) -> str:
     if renamed is not None:
         raw = raw.replace(renamed[0].encode(), renamed[1].encode())
     hashed = blake2b(raw, digest_size=_HASH_BYTES).hexdigest()
+    if len(raw) <= SHOWN_CHARACTERS_MAX:
+        return f"{hashed} {raw.decode()}"
     # A character has at most four bytes; the last one may be cut.
     return f"{hashed} {raw[: 4 * SHOWN_CHARACTERS_MAX].decode(errors='ignore')[:SHOWN_CHARACTERS_MAX]}"
 

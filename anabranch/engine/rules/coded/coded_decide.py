@@ -65,6 +65,7 @@ from anabranch.engine.rules.stimuli import (
     SignalSent,
     Started,
     StepCancelled,
+    StepOutcome,
     StepReport,
     Stimulus,
     TimersDue,
@@ -118,6 +119,8 @@ def _decide(builder: CodedDecisionBuilder, stimulus: Stimulus) -> Decision:
     if state.head.deadline_at is not None and deadline_passed(builder):
         return _build(builder, was_running=was_running)
     match stimulus:
+        case StepReport():  # as mostly
+            _step_reported(builder, stimulus)
         case Started():
             if created(builder, stimulus):
                 _dispatch_function(builder, 1)
@@ -127,8 +130,6 @@ def _decide(builder: CodedDecisionBuilder, stimulus: Stimulus) -> Decision:
                 return NOTHING  # a duplicate, or an attempt that was cancelled
             _function_answered(builder, function, stimulus.outcome)
             was_running = not builder.events  # its job is done: if it still runs after this, it needs another one
-        case StepReport():
-            _step_reported(builder, stimulus)
         case TimersDue():
             _catch_up(builder)
         case SignalSent():
@@ -232,18 +233,13 @@ def _replay_rules(builder: CodedDecisionBuilder) -> Payload:
 # -- steps ---------------------------------------------------------------------------------------
 def _step_reported(builder: CodedDecisionBuilder, report: StepReport) -> None:
     """A step of the running function has an outcome or a request."""
-    state = builder.state
-    if state.awaits(*FUNCTION_KEY, report.function_attempt) is None:
+    state, outcome = builder.state, report.outcome
+    if state.awaits(FUNCTION_NODE_ID, FUNCTION_SCOPE, report.function_attempt) is None:
         return  # from a call that is over
-    step, outcome = state.steps.get((report.name, report.scope)), report.outcome
-    if isinstance(outcome, LogMatched):
-        if resumed(builder, LOG_MATCHED):
-            _catch_up(builder)
+    if report.name == FUNCTION_NODE_ID:
+        _replay_reported(builder, outcome)
         return
-    if isinstance(outcome, LegacyReplayed):
-        if state.function is not None and state.function.loop_since is None:
-            builder.append(EventType.SYSTEM_SET, FUNCTION_NODE_ID, FUNCTION_SCOPE, 0, _replay_rules(builder))
-        return
+    step = state.steps.get((report.name, report.scope))
     if isinstance(outcome, StepCancelled):
         _cancel_step(builder, report, step)
         return
@@ -271,8 +267,20 @@ def _step_reported(builder: CodedDecisionBuilder, report: StepReport) -> None:
         case AwaitsChild():
             _wait(builder, report, ChildAwaited(outcome.child_id).payload)
             builder.commands.append(AwaitChild(report.name, report.scope, outcome.child_id))
+        case LogMatched() | LegacyReplayed():
+            raise TypeError("a function replays its log, not a step")
         case _:
             assert_never(outcome)
+
+
+def _replay_reported(builder: CodedDecisionBuilder, outcome: StepOutcome) -> None:
+    """The function itself, and none of its steps, has replayed its log."""
+    function = builder.state.function
+    if isinstance(outcome, LogMatched):
+        if resumed(builder, LOG_MATCHED):
+            _catch_up(builder)
+    elif isinstance(outcome, LegacyReplayed) and function is not None and function.loop_since is None:
+        builder.append(EventType.SYSTEM_SET, FUNCTION_NODE_ID, FUNCTION_SCOPE, 0, _replay_rules(builder))
 
 
 def _is_only_announced(state: CodedState, report: StepReport) -> bool:

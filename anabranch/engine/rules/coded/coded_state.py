@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeAlias, final
 
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
-from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, NO_MARK, Mark, scope_of_attempt
+from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, NO_MARK, scope_of_attempt
 from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
 from anabranch.engine.rules.event_payloads import (
     FunctionPaused,
@@ -53,6 +53,7 @@ class Step(OpenActivation):
         "ended_seq",
         "error",
         "first_seq",
+        "key",
         "kind",
         "mark",
         "name",
@@ -63,21 +64,21 @@ class Step(OpenActivation):
         "undone_in",
     )
 
-    def __init__(self, name: str, scope: str, mark: Mark, created_in: int, arguments: str | None = None) -> None:
+    def __init__(self, key: ActivationKey, first: Event, created_in: int) -> None:
         OpenActivation.__init__(self)
-        self.name = name
-        self.scope = scope
-        self.mark = mark
+        self.key: ActivationKey = key  # not computed: it is read several times per step
+        """Name and scope: the key of the step's activation within the run."""
+        self.name, self.scope = key
+        self.mark = first.mark or NO_MARK
         """What its rows say of where it stands among the others."""
-        self.kind = mark.kind
+        self.kind = self.mark.kind
+        self.attempt = first.attempt
         self.created_in = created_in
         """The attempt of the workflow that its first row was written in."""
-        self.arguments = arguments
+        self.arguments = first.arguments
         """What it was asked for with (`arguments`); None: an older version has not noted it, or it has none."""
-        self.first_seq = 0
-        """Its first row: its function had asked for it by then."""
-        self.seq = 0
-        """Its latest row."""
+        self.first_seq = self.seq = first.seq
+        """Its first row, when its function had asked for it, and its latest one."""
         self.ended_seq = 0
         """The row that ended it; 0 while it is open."""
         self.ended_at = 0
@@ -88,11 +89,6 @@ class Step(OpenActivation):
         """Its function has cancelled the task that waited for it."""
         self.undone_in = 0
         """The attempt of the workflow in which it failed or was given up; 0: neither."""
-
-    @property
-    def key(self) -> ActivationKey:
-        """Name and scope: the key of the step's activation within the run."""
-        return self.name, self.scope
 
     @property
     def has_ended(self) -> bool:
@@ -177,6 +173,8 @@ class CodedState(RunState[OpenInCode, FunctionActivation]):
         Steps that failed or were cancelled in an earlier attempt run again under a new scope; completed ones are found
         under their old one.
         """
+        if attempt == 1:
+            return scope  # there was none before
         found, latest = scope, self.steps.get((name, scope))
         for number in range(2, attempt + 1):
             again = scope_of_attempt(scope, number)
@@ -328,14 +326,12 @@ def is_reported_step(state: CodedState, event: Event) -> bool:
 
 def _step_of(state: CodedState, event: Event) -> Step:
     """The step that a row is about; created by its first row."""
-    step = state.steps.get((event.node_id, event.scope))
+    key = event.node_id, event.scope
+    step = state.steps.get(key)
     if step is None:
-        created_in = 0 if state.function is None else state.function.attempt
-        step = Step(event.node_id, event.scope, event.mark or NO_MARK, created_in, event.arguments)
-        state.steps[step.key] = step
-        step.attempt = event.attempt
-        step.first_seq = event.seq
-    step.seq = event.seq
+        step = state.steps[key] = Step(key, event, 0 if state.function is None else state.function.attempt)
+    else:
+        step.seq = event.seq
     return step
 
 

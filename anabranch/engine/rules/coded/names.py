@@ -68,6 +68,10 @@ def scope_of_first_attempt(scope: str) -> str:
     return scope.partition("@")[0]
 
 
+# What `Mark(…)` ends in: to call the class of a named tuple takes several times as long.
+_new = tuple.__new__
+
+
 class Mark(NamedTuple):
     """The kind of a step, and the last rows that the function knew when it asked for the step. Part of every row of
     it."""
@@ -79,8 +83,9 @@ class Mark(NamedTuple):
     @classmethod
     def of(cls, kind: StepKind, after: Rows) -> Mark:
         """The mark of a step that followed these rows."""
-        if len(after) == 1:
-            return cls(kind, str(*after))
+        if len(after) == 1:  # as for most steps
+            (row,) = after
+            return _new(cls, (kind, str(row)))
         if len(after) > ROWS_LISTED_MAX:
             return cls(kind, f"{min(after)}-{max(after)}")
         return cls(kind, ",".join(map(str, sorted(after))))

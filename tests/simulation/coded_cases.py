@@ -60,6 +60,15 @@ class CodedCase:
         """The signals that it may wait for."""
         return tuple(node.event for node in nodes_in(self.program) if isinstance(node, Wait))
 
+    @property
+    def hands_over(self) -> bool:
+        """Whether a branch may begin only because another one let it, which rows do not say: a fork in which the other
+        one runs again may have a log that the function does not repeat (docs/repair.md).
+        """
+        return any(
+            isinstance(node, Gather) and node.how in ("lock", "semaphore", "queue") for node in nodes_in(self.program)
+        )
+
     def input_beside(self, peer: str | None) -> dict[str, Any]:
         """What it is started with; `peer` is another run."""
         return {"peer": peer}

@@ -15,11 +15,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import cycle, product
 
-from anabranch.engine.ports import NewVersion
+from anabranch.engine.ports import InstanceRow, NewVersion
+from anabranch.engine.rules.events import SuspendReason
 from anabranch.engine.rules.shared.blame import CRASH_DELAYS_MS
 from anabranch.handlers import Services, builtin_types
 from anabranch.testing.memory_store.database import MemoryDatabase
 from tests.simulation.aftermath import last_look, look_how_soon, replay_completed, written_log
+from tests.simulation.cases import SimulatedCase
 from tests.simulation.character import (
     draw_character,
     entry_point_anywhere,
@@ -29,6 +31,7 @@ from tests.simulation.character import (
     with_executors,
 )
 from tests.simulation.clients import Client, Known
+from tests.simulation.coded_cases import CodedCase
 from tests.simulation.control import under_control
 from tests.simulation.faults import Fault, draw_plan, sparing
 from tests.simulation.judge import Judge, Violation
@@ -347,7 +350,7 @@ class _World:
     async def _signal_whoever_waits(self) -> None:
         """While calm: people answer the runs that wait for them; of those that wait only for a while, some.
 
-        What somebody has paused and forgotten goes on.
+        What somebody has paused and forgotten goes on; a fork that its plan has warned of is cancelled.
         """
         dice = random.Random(f"helpful {self._seed}")
         helpers = {client.tenant_id: client for client in self._clients}
@@ -356,11 +359,18 @@ class _World:
             for pause in list(self._database.pauses.values()):
                 await helpers[pause.tenant_id].open_gate(pause.workflow_id)
             for instance_id, run in list(self._judge.runs.items()):
-                if run.ended is None and self._database.instances[instance_id].row.suspended_for is not None:
-                    tenant_id = self._database.instances[instance_id].row.head.tenant_id
-                    await helpers[tenant_id].resume(instance_id)
+                row = self._database.instances[instance_id].row
+                if run.ended is None and row.suspended_for is not None:
+                    helper = helpers[row.head.tenant_id]
+                    await (helper.cancel if _never_goes_on(row, run.case) else helper.resume)(instance_id)
                 for waiting in list(run.waits.values()):
                     note = waiting.payload.value
                     if run.ended is None and ("dueAt" not in note or dice.random() < ANSWERED_IN_TIME):
                         tenant_id = self._database.instances[instance_id].row.head.tenant_id
                         await helpers[tenant_id].signal(instance_id, note["event"])
+
+
+def _never_goes_on(row: InstanceRow, case: SimulatedCase | CodedCase) -> bool:
+    """Whether a run is a fork whose log its function does not repeat, because of what rows do not say."""
+    is_changed = row.suspended_for is SuspendReason.NONDETERMINISM and row.head.forked_from is not None
+    return is_changed and isinstance(case, CodedCase) and case.hands_over

@@ -24,6 +24,6 @@ with the first event in it and closes with its last ending; its value is derived
 *A commit carries transitions.* `plan_transitions` decides many instances' stimuli in memory, one guarded transition
 each; `apply_outcome` sorts them by the store's answer. The only await is between the two.
 
-Where to change what: a join mode in `decide`, a loop rule in `drawn.outcomes`, a new event in `events`,
+Where to change what: a join mode in `drawn.joins`, a loop rule in `drawn.outcomes`, a new event in `events`,
 `event_payloads` and `evolve`, template filters in `templates`, validation at save in `graph.validate`.
 """

@@ -26,6 +26,7 @@ from anabranch.engine.store.sql.statements import (
 )
 
 _IS_LAPSED = "worker_id <> :worker_id AND available_at <= :now AND available_at > :away_until"
+"""The lease of an open instance expired under another worker."""
 
 
 @cache

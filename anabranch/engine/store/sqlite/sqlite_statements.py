@@ -146,8 +146,6 @@ def _values(columns: int, rows: int) -> str:
     return f"VALUES {', '.join([row] * rows)}"
 
 
-"""The condition that the lease of an open instance expired under another worker."""
-
 CONFLICTING_CREATIONS = text(f"""
     SELECT json_group_array(json_array(id, holder, present IS NULL AND holder IS NULL)) FROM (
         SELECT b.value ->> 0 AS id,

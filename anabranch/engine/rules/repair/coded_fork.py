@@ -43,7 +43,6 @@ from anabranch.engine.rules.values import Payload
 from anabranch.errors import RunError
 
 _WAITS = frozenset({StepKind.SLEEP, StepKind.EVENT})
-_OF_FUNCTION = frozenset({EventType.NODE_DISPATCHED, EventType.NODE_WAITING})
 _OF_CRASHES = frozenset({EventType.INSTANCE_RECOVERED, EventType.INSTANCE_REOPENED, EventType.FORKED_FROM})
 
 

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from functools import wraps
 from itertools import accumulate, islice
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from anabranch.engine.ports import (
     NO_OUTPUTS,
     ActivationPage,
     ClaimRequest,
     Epoch,
-    ExternalResult,
-    FamilyReopening,
     InstanceRow,
     Loaded,
     NewVersion,
@@ -29,20 +28,16 @@ from anabranch.engine.ports import (
     OutputsRead,
     Pause,
     Position,
-    ReportAnswer,
     RunReading,
     Transition,
     WorkerCode,
-    WorkerReport,
     WorkflowEntry,
     WorkflowVersion,
 )
-from anabranch.engine.rules.event_payloads import RunResumed, RunSuspended, read_input
+from anabranch.engine.rules.event_payloads import read_input
 from anabranch.engine.rules.events import ActivationKey, Event, EventType, Status
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter, matches, read_filters
-from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
-from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import NotFound, RunIsOpen
 from anabranch.testing.memory_store import memory_housekeeping as memory_housekeeping
@@ -51,6 +46,10 @@ from anabranch.testing.memory_store.database import MemoryDatabase
 from anabranch.testing.memory_store.records import Change, InstanceRecord, Transaction
 
 __all__ = ["Change", "Faults", "InstanceRecord", "MemoryDatabase", "MemoryStore", "Transaction"]
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Faults:
@@ -72,6 +71,35 @@ class Faults:
     def skip(self, transition: Transition) -> bool:
         """True: this transition does not win although its guard holds. Not called for creations."""
         return False
+
+
+def _remote(
+    call: Callable[Concatenate[MemoryStore, P], T],
+) -> Callable[Concatenate[MemoryStore, P], Coroutine[Any, Any, T]]:
+    """A method of the store from what it does at the database: the request travels there, and the answer back."""
+    operation = call.__name__
+
+    @wraps(call)
+    async def method(store: MemoryStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        await store.faults.before(operation)
+        answer = call(store, *args, **kwargs)
+        await store.faults.after(operation)
+        return answer
+
+    return method
+
+
+def _of_database(
+    transaction: Callable[Concatenate[MemoryDatabase, P], T],
+) -> Callable[Concatenate[MemoryStore, P], Coroutine[Any, Any, T]]:
+    """The method of the store that is one of the database."""
+
+    @wraps(transaction)
+    def call(store: MemoryStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        answer: T = getattr(store.database, transaction.__name__)(*args, **kwargs)
+        return answer
+
+    return _remote(call)
 
 
 class MemoryStore:
@@ -104,63 +132,42 @@ class MemoryStore:
     async def check_commits(self) -> None:
         """They always do."""
 
-    async def commit(self, transitions: Sequence[Transition], *, may_wait: bool = False) -> Outcome:
+    @_remote
+    def commit(self, transitions: Sequence[Transition], *, may_wait: bool = False) -> Outcome:
         """No lock is ever waited for here."""
-        await self.faults.before("commit")
         writes = self.database.writes
         outcome = self.database.commit(transitions, skip=self.faults.skip)
         if not (outcome.woken or outcome.cancelled):  # other touched runs are checked
             self._own_writes += self.database.writes - writes
-        await self.faults.after("commit")
         return outcome
 
-    async def claim(self, wanted: ClaimRequest) -> list[Loaded]:
+    @_remote
+    def claim(self, wanted: ClaimRequest) -> list[Loaded]:
         """A lost answer leaves a claim that nobody knows of, as on a server."""
-        await self.faults.before("claim")
         writes = self.database.writes
         claimed = self.database.claim(wanted)
         self._own_writes += self.database.writes - writes
-        await self.faults.after("claim")
         return claimed
 
-    async def report_worker(self, report: WorkerReport) -> ReportAnswer:
-        await self.faults.before("report_worker")
-        answer = self.database.report_worker(report)
-        await self.faults.after("report_worker")
-        return answer
-
-    async def suspend_unfit(self, *, overdue_ms: int, seen_ms: int, limit: int) -> int:
-        await self.faults.before("suspend_unfit")
-        suspended = self.database.suspend_unfit(overdue_ms=overdue_ms, seen_ms=seen_ms, limit=limit)
-        await self.faults.after("suspend_unfit")
-        return suspended
+    report_worker = _of_database(MemoryDatabase.report_worker)
+    suspend_unfit = _of_database(MemoryDatabase.suspend_unfit)
+    forget_worker = _of_database(MemoryDatabase.forget_worker)
+    extend = _of_database(MemoryDatabase.extend)
 
     async def offer_refused(self, mine: WorkerCode, *, since: int, limit: int) -> int:
         """Told together with the report: what goes wrong there is the same."""
         return self.database.offer_refused(mine, since=since, limit=limit)
-
-    async def forget_worker(self, worker_id: str) -> None:
-        await self.faults.before("forget_worker")
-        self.database.forget_worker(worker_id)
-        await self.faults.after("forget_worker")
-
-    async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:
-        await self.faults.before("extend")
-        ours = self.database.extend(worker_id=worker_id, instance_ids=instance_ids, lease_ms=lease_ms)
-        await self.faults.after("extend")
-        return ours
 
     def extend_blocking(
         self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int, patience_s: float
     ) -> set[str]:
         return self.database.extend(worker_id=worker_id, instance_ids=instance_ids, lease_ms=lease_ms)
 
-    async def release(self, *, worker_id: str, instance_ids: Sequence[str] | None = None) -> int:
-        await self.faults.before("release")
+    @_remote
+    def release(self, *, worker_id: str, instance_ids: Sequence[str] | None = None) -> int:
         writes = self.database.writes
         released = self.database.release(worker_id=worker_id, instance_ids=instance_ids)
         self._own_writes += self.database.writes - writes
-        await self.faults.after("release")
         return released
 
     async def epoch(self) -> Epoch | None:
@@ -195,70 +202,19 @@ class MemoryStore:
         return external != seen
 
     # -- external stimuli ------------------------------------------------------------------
-    async def append_signal(
-        self,
-        instance_id: str,
-        signal: SignalSent,
-        *,
-        tenant_id: str,
-        awaited: bool = False,
-        log_limit: LogLimit = LOG_LIMIT,
-    ) -> ExternalResult:
-        """One external write: a process that owns the run has to notice it."""
-        await self.faults.before("append_signal")
-        result = self.database.append_signal(
-            instance_id, signal, tenant_id=tenant_id, awaited=awaited, log_limit=log_limit
-        )
-        await self.faults.after("append_signal")
-        return result
-
-    async def append_suspension(
-        self,
-        instance_id: str,
-        suspension: RunSuspended,
-        *,
-        tenant_id: str,
-        log_limit: LogLimit = LOG_LIMIT,
-    ) -> ExternalResult:
-        """The same for a suspension."""
-        await self.faults.before("append_suspension")
-        result = self.database.append_suspension(instance_id, suspension, tenant_id=tenant_id, log_limit=log_limit)
-        await self.faults.after("append_suspension")
-        return result
-
-    async def append_resumption(
-        self, instance_id: str, resumed: RunResumed, *, tenant_id: str, log_limit: LogLimit = LOG_LIMIT
-    ) -> ExternalResult:
-        await self.faults.before("append_resumption")
-        result = self.database.append_resumption(instance_id, resumed, tenant_id=tenant_id, log_limit=log_limit)
-        await self.faults.after("append_resumption")
-        return result
-
-    async def reopen(self, family: FamilyReopening) -> list[InstanceRow] | None:
-        await self.faults.before("reopen")
-        rows = self.database.reopen(family)
-        await self.faults.after("reopen")
-        return rows
-
-    async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
-        await self.faults.before("append_cancel")
-        result = self.database.append_cancel(tenant_id=tenant_id, instance_id=instance_id, reason=reason)
-        await self.faults.after("append_cancel")
-        return result
-
-    async def fail_full(self, *, tenant_id: str, instance_id: str, log_limit: LogLimit) -> ExternalResult:
-        await self.faults.before("fail_full")
-        result = self.database.fail_full(tenant_id=tenant_id, instance_id=instance_id, log_limit=log_limit)
-        await self.faults.after("fail_full")
-        return result
+    # External writes: a process that owns the run has to notice them.
+    append_signal = _of_database(MemoryDatabase.append_signal)
+    append_suspension = _of_database(MemoryDatabase.append_suspension)
+    append_resumption = _of_database(MemoryDatabase.append_resumption)
+    reopen = _of_database(MemoryDatabase.reopen)
+    append_cancel = _of_database(MemoryDatabase.append_cancel)
+    fail_full = _of_database(MemoryDatabase.fail_full)
 
     # -- reading --------------------------------------------------------------------------
-    async def load(self, instance_ids: Sequence[str], *, after_seq: int = 0) -> dict[str, Loaded]:
-        await self.faults.before("load")
+    @_remote
+    def load(self, instance_ids: Sequence[str], *, after_seq: int = 0) -> dict[str, Loaded]:
         found = ((id_, self.database.instances.get(id_)) for id_ in instance_ids)
-        loaded = {id_: record.loaded_after(after_seq) for id_, record in found if record is not None}
-        await self.faults.after("load")
-        return loaded
+        return {id_: record.loaded_after(after_seq) for id_, record in found if record is not None}
 
     async def get_instance(self, instance_id: str, *, tenant_id: str | None = None) -> InstanceRow | None:
         await self.faults.before("get_instance")
@@ -271,11 +227,7 @@ class MemoryStore:
         await self.faults.before("find_start")
         return self.database.row_of_key(tenant_id, workflow_name, idempotency_key)
 
-    async def ended_children(self, instance_ids: Sequence[str]) -> list[ChildEnded]:
-        await self.faults.before("ended_children")
-        ended = self.database.ended_children(instance_ids)
-        await self.faults.after("ended_children")
-        return ended
+    ended_children = _of_database(MemoryDatabase.ended_children)
 
     async def awaited_children(self, instance_id: str) -> list[InstanceRow]:
         await self.faults.before("awaited_children")
@@ -435,17 +387,16 @@ class MemoryStore:
         await self.faults.before("fold_counts")
         return False
 
-    async def remove_expired(self, *, limit: int) -> int | None:
+    @_remote
+    def remove_expired(self, *, limit: int) -> int | None:
         """Nobody else is ever at it."""
-        await self.faults.before("remove_expired")
         expired = memory_housekeeping.expired(self.database, limit=limit)
         self.database.remove("remove_expired", expired)
-        await self.faults.after("remove_expired")
         return len(expired)
 
-    async def delete_run(self, *, tenant_id: str, instance_id: str, actor: str | None = None) -> bool:
+    @_remote
+    def delete_run(self, *, tenant_id: str, instance_id: str, actor: str | None = None) -> bool:
         """Nobody else is ever at it."""
-        await self.faults.before("delete_run")
         record = self.database.instances.get(instance_id)
         if record is None or record.row.head.tenant_id != tenant_id:
             raise NotFound(f"there is no run {instance_id}")
@@ -453,16 +404,13 @@ class MemoryStore:
         if not record.row.status.is_terminal or (parent_id is not None and self.database.is_open(parent_id)):
             raise RunIsOpen(f"run {instance_id} or its parent is open")
         self.database.remove("delete_run", [instance_id])
-        await self.faults.after("delete_run")
         return True
 
-    async def remove_unused_workflows(self, *, limit: int) -> int | None:
+    @_remote
+    def remove_unused_workflows(self, *, limit: int) -> int | None:
         """There are no schedules here."""
-        await self.faults.before("remove_unused_workflows")
         needed = {row.head.workflow_id for row in self.database.rows()}
-        removed = self.database.definitions.remove_deleted(needed, limit=limit)
-        await self.faults.after("remove_unused_workflows")
-        return removed
+        return self.database.definitions.remove_deleted(needed, limit=limit)
 
     async def trim_audit(self, *, retention_days: int, limit: int) -> int:
         """There is no audit trail here."""
@@ -473,12 +421,10 @@ class MemoryStore:
         return False
 
     # -- definitions ----------------------------------------------------------------------
-    async def save_workflow(self, version: NewVersion, *, tenant_id: str, actor: str | None = None) -> WorkflowVersion:
+    @_remote
+    def save_workflow(self, version: NewVersion, *, tenant_id: str, actor: str | None = None) -> WorkflowVersion:
         """There is no audit trail here."""
-        await self.faults.before("save_workflow")
-        saved = self.database.definitions.save(version, tenant_id=tenant_id)
-        await self.faults.after("save_workflow")
-        return saved
+        return self.database.definitions.save(version, tenant_id=tenant_id)
 
     async def get_workflow(
         self, *, tenant_id: str, workflow: str, version: int | None = None, active: bool = False
@@ -486,39 +432,29 @@ class MemoryStore:
         await self.faults.before("get_workflow")
         return self.database.definitions.get(tenant_id=tenant_id, workflow=workflow, version=version, active=active)
 
-    async def activate_version(
+    @_remote
+    def activate_version(
         self, *, tenant_id: str, workflow_id: str, version: int, actor: str | None = None
     ) -> WorkflowVersion:
         """There is no audit trail here."""
-        await self.faults.before("activate_version")
-        active = self.database.definitions.activate(tenant_id=tenant_id, workflow_id=workflow_id, version=version)
-        await self.faults.after("activate_version")
-        return active
+        return self.database.definitions.activate(tenant_id=tenant_id, workflow_id=workflow_id, version=version)
 
-    async def register_code(
+    @_remote
+    def register_code(
         self, *, name: str, version: int, definition: Mapping[str, Any], active: bool = False
     ) -> WorkflowVersion:
-        await self.faults.before("register_code")
-        registered = self.database.definitions.register(
-            name=name, version=version, definition=definition, active=active
-        )
-        await self.faults.after("register_code")
-        return registered
+        return self.database.definitions.register(name=name, version=version, definition=definition, active=active)
 
     # -- pauses ---------------------------------------------------------------------------
-    async def pause(self, *, tenant_id: str, workflow_id: str | None, by: str, actor: str | None = None) -> Pause:
+    @_remote
+    def pause(self, *, tenant_id: str, workflow_id: str | None, by: str, actor: str | None = None) -> Pause:
         """There is no audit trail here."""
-        await self.faults.before("pause")
-        pause = self.database.pause(tenant_id=tenant_id, workflow_id=workflow_id, by=by)
-        await self.faults.after("pause")
-        return pause
+        return self.database.pause(tenant_id=tenant_id, workflow_id=workflow_id, by=by)
 
-    async def unpause(self, *, tenant_id: str, workflow_id: str | None, actor: str | None = None) -> bool:
+    @_remote
+    def unpause(self, *, tenant_id: str, workflow_id: str | None, actor: str | None = None) -> bool:
         """There is no audit trail here."""
-        await self.faults.before("unpause")
-        removed = self.database.unpause(tenant_id=tenant_id, workflow_id=workflow_id)
-        await self.faults.after("unpause")
-        return removed
+        return self.database.unpause(tenant_id=tenant_id, workflow_id=workflow_id)
 
     async def pauses(self, *, tenant_id: str | None = None) -> list[Pause]:
         """Read together with `external_changes_possible`: what goes wrong there is the same."""
@@ -548,24 +484,22 @@ class MemoryStore:
         earlier = (version for version in versions if before is None or version.version < before)
         return [_entry(version, with_definition=False) for version in islice(earlier, limit)]
 
-    async def delete_workflow(
+    @_remote
+    def delete_workflow(
         self, *, tenant_id: str, workflow_id: str, force: bool = False, actor: str | None = None
     ) -> None:
         """There is no audit trail here."""
-        await self.faults.before("delete_workflow")
         self.database.definitions.delete(tenant_id=tenant_id, workflow_id=workflow_id, force=force)
-        await self.faults.after("delete_workflow")
 
     async def runs_of_deleted_workflows(self, *, limit: int, workflow_id: str | None = None) -> list[tuple[str, str]]:
         await self.faults.before("runs_of_deleted_workflows")
         return memory_housekeeping.open_runs_of_deleted_workflows(self.database, workflow_id)[:limit]
 
-    async def delete_test_instance(self, *, tenant_id: str, instance_id: str) -> None:
-        await self.faults.before("delete_test_instance")
+    @_remote
+    def delete_test_instance(self, *, tenant_id: str, instance_id: str) -> None:
         if not memory_housekeeping.is_ended_test_run(self.database, tenant_id=tenant_id, instance_id=instance_id):
             raise NotFound(f"there is no ended test run {instance_id}")
         self.database.remove("delete_test_instance", [instance_id])
-        await self.faults.after("delete_test_instance")
 
     # -- inside ---------------------------------------------------------------------------
     def _log(self, instance_id: str) -> list[Event]:

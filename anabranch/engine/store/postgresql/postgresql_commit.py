@@ -11,9 +11,8 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import TextClause
 
-from anabranch.engine.ports import Transition
+from anabranch.engine.ports import Outcome, Transition
 from anabranch.engine.store.postgresql import postgresql_statements as statements
-from anabranch.engine.store.sql.dialect import Written
 from anabranch.engine.store.sql.rows import encode_events, encode_new_runs, encode_transitions
 
 Rows: TypeAlias = Sequence[Sequence[Any]]
@@ -22,7 +21,7 @@ Question: TypeAlias = tuple[TextClause, dict[str, str]]
 """A statement and its parameters."""
 
 
-def writing(transitions: Sequence[Transition]) -> Generator[Question, Rows, Written]:
+def writing(transitions: Sequence[Transition]) -> Generator[Question, Rows, Outcome]:
     """Write the transitions whose guards hold: yields statements, is sent their rows, and returns what was written.
 
     One statement; more only if a creation did not win.
@@ -46,4 +45,4 @@ def writing(transitions: Sequence[Transition]) -> Generator[Question, Rows, Writ
         existing = {row[0]: row[1] for row in holders}
         without_workflow = yield statements.CREATIONS_WITHOUT_WORKFLOW, asked
         rejected = {row[0] for row in without_workflow} - existing.keys()
-    return Written(won, now, existing, rejected)
+    return Outcome(won, now, existing, rejected=rejected)

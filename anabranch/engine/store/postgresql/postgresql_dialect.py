@@ -10,6 +10,7 @@ import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
@@ -22,7 +23,7 @@ from sqlalchemy import URL, Connection, Engine, TextClause, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
+from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Outcome, Transition
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.run_filter import WantedInput
 from anabranch.engine.store.postgresql import postgresql_claim
@@ -35,12 +36,7 @@ from anabranch.engine.store.postgresql.timeouts import Timeouts
 from anabranch.engine.store.schema import metadata, set_postgresql_options
 from anabranch.engine.store.sql.component import transaction
 from anabranch.engine.store.sql.database_errors import DatabaseErrorKind
-from anabranch.engine.store.sql.dialect import (
-    ENDS_SETTLE_MS,
-    ClaimedRow,
-    Outages,
-    Written,
-)
+from anabranch.engine.store.sql.dialect import ENDS_SETTLE_MS, ClaimedRow, Outages
 from anabranch.engine.store.sql.families import (
     cancelled_children,
     created_children,
@@ -345,7 +341,7 @@ class PostgresqlDialect:
         """Uses the operators of jsonb: numbers by value, objects in any key order."""
         return postgresql_condition(wanted, number)
 
-    def commit(self, connection: Connection, transitions: Sequence[Transition]) -> Written:
+    def commit(self, connection: Connection, transitions: Sequence[Transition]) -> Outcome:
         """One statement; more only if a creation did not win, for parents and children, and for failed runs."""
         found, failed = parts_of(transitions), failures(transitions)
         if not touches_family(transitions) and not found and not failed:
@@ -359,15 +355,13 @@ class PostgresqlDialect:
             written = self._write(
                 connection, [transition for transition in transitions if transition.instance_id not in uncreated]
             )
-            written.rejected.update(rejected)
-            written.woken.update(self._wake(connection, woken_parents(transitions, written.won)))
-            children = cancelled_children(transitions, written.won)
-            written.cancelled.update(self._cancel(connection, "instance_id", children))
+            woken = self._wake(connection, woken_parents(transitions, written.won))
+            cancelled = self._cancel(connection, "instance_id", cancelled_children(transitions, written.won))
             if won := {instance_id: parts for instance_id, parts in found.items() if instance_id in written.won}:
                 keep_values(connection, self, won)
             if recorded := {instance_id: error for instance_id, error in failed.items() if instance_id in written.won}:
-                record_failures(connection, recorded, now=written.now)
-        return written
+                record_failures(connection, recorded, now=written.store_now)
+        return replace(written, rejected=rejected | written.rejected, woken=woken, cancelled=cancelled)
 
     def _rejected_children(
         self, connection: Connection, transitions: Sequence[Transition]
@@ -398,7 +392,7 @@ class PostgresqlDialect:
             by = "parent_id"  # from generation to generation
         return cancelled
 
-    def _write(self, connection: Connection, transitions: Sequence[Transition]) -> Written:
+    def _write(self, connection: Connection, transitions: Sequence[Transition]) -> Outcome:
         """Write the transitions whose guards hold."""
         questions = writing(transitions)
         question = next(questions)

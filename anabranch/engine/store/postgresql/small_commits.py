@@ -18,11 +18,11 @@ import psycopg
 from sqlalchemy import TextClause
 from sqlalchemy.dialects.postgresql import psycopg as sqlalchemy_psycopg
 
-from anabranch.engine.ports import Transition
+from anabranch.engine.ports import Outcome, Transition
 from anabranch.engine.store.postgresql.postgresql_commit import Question, Rows, writing
 from anabranch.engine.store.postgresql.postgresql_connections import BoundedAsyncConnection
 from anabranch.engine.store.sql.component import ATTEMPTS_MAX, verdict_on
-from anabranch.engine.store.sql.dialect import Dialect, Outages, Written
+from anabranch.engine.store.sql.dialect import Dialect, Outages
 from anabranch.engine.store.sql.families import failures
 from anabranch.errors import DatabaseUnreachable
 
@@ -65,7 +65,7 @@ class PostgresqlSmallCommits:
             and not failures(transitions)
         )
 
-    async def commit(self, transitions: Sequence[Transition]) -> Written:
+    async def commit(self, transitions: Sequence[Transition]) -> Outcome:
         """As `Dialect.commit`, for transitions that concern no family.
 
         Raises StoreUnavailable (it may have happened or not), LocksHeld or DataRefused (nothing happened).
@@ -96,7 +96,7 @@ class PostgresqlSmallCommits:
                 self._connection.sever()
 
     # -- within ---------------------------------------------------------------------------
-    async def _write(self, transitions: Sequence[Transition]) -> Written:
+    async def _write(self, transitions: Sequence[Transition]) -> Outcome:
         connection, cursor = await self._connected()
         beginning = self._beginning()
         if beginning is None:
@@ -133,7 +133,7 @@ class PostgresqlSmallCommits:
             await connection.close()
 
 
-async def _answer(cursor: psycopg.AsyncCursor[Any], transitions: Sequence[Transition]) -> Written:
+async def _answer(cursor: psycopg.AsyncCursor[Any], transitions: Sequence[Transition]) -> Outcome:
     """Ask what `writing` asks."""
     questions = writing(transitions)
     question = next(questions)

@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 
-from anabranch.engine.ports import Transition
+from anabranch.engine.ports import Outcome, Transition
 from anabranch.engine.store.sql.database_errors import DatabaseErrorKind, DataRefused, DuplicateRefused, LocksHeld
-from anabranch.engine.store.sql.dialect import Dialect, Outages, SmallCommits, Written
+from anabranch.engine.store.sql.dialect import Dialect, Outages, SmallCommits
 from anabranch.errors import DatabaseUnreachable, StoreUnavailable
 
 # 5 attempts: batches are in id order, so a deadlock needs a statement of another program; five in a row mean an outage.
@@ -102,7 +102,7 @@ class SqlComponent:
         if there are several."""
         return self._started(self._committing).ask_idle(look)
 
-    async def commit_few(self, transitions: Sequence[Transition]) -> Written | None:
+    async def commit_few(self, transitions: Sequence[Transition]) -> Outcome | None:
         """Commit transitions without parents or children on the event loop; None: they need a thread."""
         small = self._small
         return await small.commit(transitions) if small is not None and small.takes(transitions) else None

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from sqlalchemy import Connection, Engine, TextClause
 
-from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
+from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Outcome, Transition
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.run_filter import WantedInput
 from anabranch.engine.store.sql.database_errors import DatabaseErrorKind
@@ -23,18 +23,6 @@ from anabranch.engine.store.sql.rows import ExternalEvent
 # 10 s: more than a clock is usually set back, and more than the delay until a transaction is visible; short enough that
 # counts scan few newer runs.
 ENDS_SETTLE_MS = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The result of a commit: the winners, the database's time, and the rest of `transitions.Outcome`."""
-
-    won: set[str]
-    now: int
-    existing: dict[str, str]
-    rejected: set[str]
-    woken: dict[str, int] = field(default_factory=dict)
-    cancelled: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +49,7 @@ class SmallCommits(Protocol):
     def takes(self, transitions: Sequence[Transition]) -> bool:
         """Whether these may be committed here now; they concern no family."""
 
-    async def commit(self, transitions: Sequence[Transition]) -> Written:
+    async def commit(self, transitions: Sequence[Transition]) -> Outcome:
         """As `Dialect.commit`. Raises StoreUnavailable, LocksHeld or DataRefused, as the threads do."""
 
     async def close(self, *, patience_s: float | None = None) -> None:
@@ -173,8 +161,9 @@ class Dialect(Protocol):
         """The condition that the input of a run has one of these values at this path; `number` distinguishes several
         filters."""
 
-    def commit(self, connection: Connection, transitions: Sequence[Transition]) -> Written:
-        """Advance and create, in one transaction; `transitions` are in id order."""
+    def commit(self, connection: Connection, transitions: Sequence[Transition]) -> Outcome:
+        """Advance and create, in one transaction; `transitions` are in id order. Data are refused and locks held by
+        errors, so `refused` and `locked` are empty."""
 
     def claim(self, connection: Connection, wanted: ClaimRequest) -> list[ClaimedRow]:
         """Raise the version of due instances and assign them to the worker, unless one belongs to a lost worker."""

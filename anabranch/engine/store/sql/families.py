@@ -5,7 +5,7 @@ Pure. Called by the dialects and by the memory store.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Any
 
 from anabranch.engine.ports import Transition
@@ -35,7 +35,7 @@ def created_children(transitions: Iterable[Transition]) -> list[tuple[Transition
     return [(transition, parent_id) for transition, parent_id in new_runs if parent_id is not None]
 
 
-def woken_parents(transitions: Iterable[Transition], won: set[str]) -> list[str]:
+def woken_parents(transitions: Iterable[Transition], won: Set[str]) -> list[str]:
     """The parents that await runs ended by the winning transitions, in id order."""
     return sorted(
         {
@@ -46,7 +46,7 @@ def woken_parents(transitions: Iterable[Transition], won: set[str]) -> list[str]
     )
 
 
-def cancelled_children(transitions: Iterable[Transition], won: set[str]) -> list[str]:
+def cancelled_children(transitions: Iterable[Transition], won: Set[str]) -> list[str]:
     """The children that the winning transitions no longer await; they need not exist."""
     return [
         child

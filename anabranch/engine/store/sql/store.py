@@ -167,18 +167,10 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
     async def _commit(self, transitions: Sequence[Transition], *, may_wait: bool) -> Outcome:
         try:
             written = None if may_wait else await self.commit_few(transitions)
-            if written is None:
-                written = await self.commit_transitions(
-                    partial(self.dialect.commit, transitions=transitions), may_wait=may_wait
-                )
-            return Outcome(
-                written.won,
-                written.now,
-                written.existing,
-                rejected=written.rejected,
-                woken=written.woken,
-                cancelled=written.cancelled,
-            )
+            if written is not None:
+                return written
+            commit = partial(self.dialect.commit, transitions=transitions)
+            return await self.commit_transitions(commit, may_wait=may_wait)
         except LocksHeld:
             return await self._commit_around_locks(transitions, may_wait=may_wait)
         except DataRefused as refusal:

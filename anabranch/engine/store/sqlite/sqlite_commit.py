@@ -13,10 +13,9 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, TextClause
 
-from anabranch.engine.ports import Transition
+from anabranch.engine.ports import Outcome, Transition
 from anabranch.engine.rules.events import NODE_STATUS, Status
 from anabranch.engine.store.sql.database_errors import DataRefused
-from anabranch.engine.store.sql.dialect import Written
 from anabranch.engine.store.sql.families import cancelled_children, failures, woken_parents
 from anabranch.engine.store.sql.rows import EVENT_COLUMNS, NUL_IN_JSON, new_head_values
 from anabranch.engine.store.sqlite import sqlite_statements as statements
@@ -36,7 +35,7 @@ _Conflict = tuple[str, str | None, bool]
 
 def commit_transitions(
     connection: Connection, driver: Driver, transitions: Sequence[Transition], events: list[Any], *, now: int
-) -> Written:
+) -> Outcome:
     """Write the transitions whose guards hold, and their events, inside the caller's transaction.
 
     `driver` is the connection's own, and `events` has the values of all events. Raises the driver's errors, too.
@@ -64,7 +63,7 @@ def commit_transitions(
     ]
     if failed:
         record_failures(connection, failures(failed), now=now)
-    return Written(won, now, existing, rejected, woken, cancelled)
+    return Outcome(won, now, existing, rejected=rejected, woken=woken, cancelled=cancelled)
 
 
 def one_list(connection: Connection, statement: TextClause, **parameters: Any) -> list[Any]:

@@ -22,17 +22,12 @@ from sqlalchemy import event as engine_events
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
+from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Outcome, Transition
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.run_filter import WantedInput
 from anabranch.engine.store.sql.component import transaction
 from anabranch.engine.store.sql.database_errors import DatabaseErrorKind, DataRefused
-from anabranch.engine.store.sql.dialect import (
-    ENDS_SETTLE_MS,
-    ClaimedRow,
-    Outages,
-    Written,
-)
+from anabranch.engine.store.sql.dialect import ENDS_SETTLE_MS, ClaimedRow, Outages
 from anabranch.engine.store.sql.reading.input_conditions import sqlite_condition
 from anabranch.engine.store.sql.rows import (
     LOG_SEPARATOR,
@@ -188,7 +183,7 @@ class SqliteDialect:
         """Step by step through json_each: numbers by value, objects in any order of keys."""
         return sqlite_condition(wanted, number)
 
-    def commit(self, connection: Connection, transitions: Sequence[Transition]) -> Written:
+    def commit(self, connection: Connection, transitions: Sequence[Transition]) -> Outcome:
         """Read the guards under the write lock, then write the winners.
 
         Statements of every commit are executed by the driver: a run alone pays for each of them, one after the other.

@@ -261,18 +261,7 @@ def _write_version(
             created_at=now,
         )
     )
-    return WorkflowVersion(
-        wanted.workflow_id,
-        wanted.tenant_id,
-        wanted.name,
-        wanted.title,
-        wanted.kind,
-        version,
-        wanted.definition,
-        created_at,
-        now,
-        wanted.active_version,
-    )
+    return replace(wanted, version=version, created_at=created_at, updated_at=now)
 
 
 def _activate(connection: Connection, newest: WorkflowVersion, version: int) -> None:

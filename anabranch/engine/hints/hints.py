@@ -209,11 +209,11 @@ class Hints:
         """Send hints about the runs in our commit that other processes own, wait for, or watch."""
         self._runs_committed = True
         if any(transition.new_run is not None and transition.worker_id is None for transition in transitions):
-            self._offer_work()
+            self.offer_work()
         if outcome.woken or outcome.cancelled:
             self._touch([*outcome.woken, *outcome.cancelled])
         if outcome.woken:
-            self._offer_work()  # a parked parent may be claimed now
+            self.offer_work()  # a parked parent may be claimed now
         if self._watched_elsewhere or self._awaited_elsewhere or self._peers.present:
             won = [transition for transition in transitions if transition.instance_id in outcome.won]
             self._notify_watchers(Channel.CHANGED, [each.instance_id for each in won if not each.status.is_terminal])
@@ -224,7 +224,7 @@ class Hints:
         parent_id = row.head.parent_id if row.status.is_terminal else None
         self._touch([row.head.instance_id] if parent_id is None else [row.head.instance_id, parent_id])
         if row.worker_id is None:
-            self._offer_work()
+            self.offer_work()
 
     def released(self) -> None:
         """Send a hint that there are runs to claim."""
@@ -233,7 +233,8 @@ class Hints:
     # -- from the engine -----------------------------------------------------------------
     def offer_work(self) -> None:
         """Tell workers that there are runs to claim, and look here."""
-        self._offer_work()
+        self._hint(Channel.PENDING, [""])
+        self._look_for_work()
 
     def send_pauses_changed(self) -> None:
         """Tell workers that a workflow or tenant was paused or resumed."""
@@ -247,10 +248,6 @@ class Hints:
     def _touch(self, instance_ids: Sequence[str]) -> None:
         self._hint(Channel.TOUCHED, instance_ids)
         self._notify_subscribers(instance_ids, ended=True)
-
-    def _offer_work(self) -> None:
-        self._hint(Channel.PENDING, [""])
-        self._look_for_work()
 
     def _notify_watchers(self, channel: Channel, instance_ids: Collection[str]) -> None:
         if self._peers.present:

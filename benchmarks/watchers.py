@@ -28,7 +28,7 @@ from anabranch.audit.audit_table import AuditTable
 from anabranch.audit.counted_entries import CountedEntries
 from anabranch.keys.access import AccessService, Role
 from anabranch.keys.key_table import KeyTable
-from anabranch.sockets import attach
+from anabranch.sockets import SocketServer
 from benchmarks.databases import BACKENDS, databases
 from benchmarks.running import TENANT, Bench, cpu_s, engine_on, open_store_at
 from benchmarks.workloads import Load
@@ -121,13 +121,10 @@ async def served(bench: Bench) -> AsyncIterator[tuple[str, str]]:
     access = AccessService(KeyTable(store), CountedEntries(AuditTable(store)))
     key = access.add_own_key(tenant_id=TENANT, role=Role.VIEWER).key
     application = web.Application()
-    attach(
-        application,
-        engine=bench.engine,
-        workflows=bench.service,
-        access=access,
-        is_own_origin=lambda origin, host: False,
+    sockets = SocketServer(
+        engine=bench.engine, workflows=bench.service, access=access, is_own_origin=lambda origin, host: False
     )
+    sockets.mount(application)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -28,7 +28,7 @@ from anabranch.process.listening import is_loopback
 from anabranch.process.stop_signals import StopSignals
 from anabranch.rest.application import LOOPBACK_HOSTS, AllowedHosts, build_application, build_health_application
 from anabranch.service import Readiness
-from anabranch.sockets import attach as attach_sockets
+from anabranch.sockets import SocketServer
 
 # If a load balancer polls /readyz, the port stays open for at least 1 s and until the balancer has seen the 503, at
 # most 5 s: a closed port would lose the requests that it sends meanwhile. Without polls there is no wait.
@@ -46,13 +46,13 @@ Apis = Callable[[AppServices, AllowedHosts], web.Application]
 def all_apis(services: AppServices, allowed_hosts: AllowedHosts) -> web.Application:
     """REST, sockets and pages."""
     application = build_application(services, allowed_hosts=allowed_hosts)
-    attach_sockets(
-        application,
+    sockets = SocketServer(
         engine=services.engine,
         workflows=services.workflows,
         access=services.access,
         is_own_origin=allowed_hosts.is_own_origin,
     )
+    sockets.mount(application)
     return application
 
 

@@ -1,5 +1,5 @@
 """The Socket.IO server: live progress of runs."""
 
-from anabranch.sockets.server import SocketServer, attach
+from anabranch.sockets.server import SocketServer
 
-__all__ = ["SocketServer", "attach"]
+__all__ = ["SocketServer"]

@@ -1,6 +1,6 @@
 """The Socket.IO server: live progress of runs, and test runs of graphs that are not saved.
 
-Mounted on the HTTP application by the composition root (`attach`). It authenticates connections and serves requests;
+Mounted on the HTTP application by `process_lifecycle`. It authenticates connections and serves requests;
 the broadcaster sends the updates. A client needs a valid key and does not see other tenants' runs. Its messages are
 answered and never forwarded to other clients.
 """
@@ -59,6 +59,8 @@ class SocketServer:
         access: AccessService,
         is_own_origin: OwnOrigin,
     ) -> None:
+        """`is_own_origin` decides by the headers Origin and Host whether a page may connect; programs, which send no
+        Origin, always may."""
         self._engine = engine
         self._workflows = workflows
         self._access = access
@@ -88,7 +90,7 @@ class SocketServer:
         self._listen()
 
     def mount(self, application: web.Application) -> None:
-        """Serve it as a part of this application, and start and stop with it."""
+        """Serve Socket.IO as a part of this application, from its start to its shutdown."""
         self._protocol.attach(application, PATH)
         application.on_startup.append(lambda _: self.start())
         application.on_shutdown.append(lambda _: self.stop())
@@ -253,24 +255,6 @@ class SocketServer:
 
     async def _hang_up(self, eio_sid: str) -> None:
         await hang_up(self._protocol, eio_sid)
-
-
-def attach(
-    application: web.Application,
-    *,
-    engine: Engine,
-    workflows: WorkflowService,
-    access: AccessService,
-    is_own_origin: OwnOrigin,
-) -> SocketServer:
-    """Serve Socket.IO on this application, from its start to its shutdown.
-
-    `is_own_origin` decides by the headers Origin and Host whether a page may connect; programs, which send no Origin,
-    always may.
-    """
-    api = SocketServer(engine=engine, workflows=workflows, access=access, is_own_origin=is_own_origin)
-    api.mount(application)
-    return api
 
 
 def _key_of(environ: Any, auth: Any) -> str | None:

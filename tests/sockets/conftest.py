@@ -16,7 +16,7 @@ from anabranch.audit.counted_entries import CountedEntries
 from anabranch.keys.access import AccessService, CreatedKey, Role
 from anabranch.keys.key_table import KeyTable
 from anabranch.rest.application import AllowedHosts
-from anabranch.sockets import SocketServer, attach
+from anabranch.sockets import SocketServer
 from tests.engine.conftest import MakeProcess, Process, fresh_nodes, make_process
 
 __all__ = ["fresh_nodes", "make_process"]
@@ -112,13 +112,13 @@ async def serve() -> AsyncIterator[Serve]:
         store: Any = process.engine.store
         access = AccessService(KeyTable(store), CountedEntries(AuditTable(store)))
         application = web.Application()
-        api = attach(
-            application,
+        api = SocketServer(
             engine=process.engine,
             workflows=process.service,
             access=access,
             is_own_origin=AllowedHosts().is_own_origin,
         )
+        api.mount(application)
         runner = web.AppRunner(application, shutdown_timeout=1.0)
         runners.append((runner, access))
         await runner.setup()

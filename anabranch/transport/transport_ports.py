@@ -41,9 +41,24 @@ class TransportUnavailable(AnabranchError):
     hint = "Check ANABRANCH_BROKER_URL and the broker. Runs wait until it is back."
 
 
-class TaskQueue(Protocol):
-    """Carries jobs to executors: for each pool one queue of each priority."""
+class Transport(Protocol):
+    """All queues of one process."""
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether messages can be sent now: all that is registered is registered with this connection."""
+
+    def when_connected(self, act: Callable[[], None]) -> None:
+        """Call this after each connection is made, also later ones."""
+
+    async def start(self) -> None:
+        """Begin to connect; returns at once. What is registered is registered again with each connection."""
+
+    async def stop(self, *, patience_s: float = ANSWER_S_MAX) -> None:
+        """Disconnect: what is not acknowledged goes to others, and reports to this process find nobody. A broker that
+        does not answer is left after `patience_s`."""
+
+    # -- jobs, to executors: for each pool one queue of each priority -----------------------
     async def add_node_job(self, job: NodeJob) -> None:
         """Returns once the job is kept. Raises TransportUnavailable if that is not known."""
 
@@ -71,10 +86,7 @@ class TaskQueue(Protocol):
         Raises TransportUnavailable if the broker does not answer: it gives what was taken to others. So it does when
         this is cancelled."""
 
-
-class ResultQueue(Protocol):
-    """Carries reports to the worker that awaits them."""
-
+    # -- reports, to the worker that awaits them ------------------------------------------
     async def add_result(self, reply_to: str, report: JobReport) -> bool:
         """Returns once the report is kept; False if nobody listens there any more. Raises TransportUnavailable."""
 
@@ -84,27 +96,6 @@ class ResultQueue(Protocol):
         """Receive the reports to this name, each sender's in order. `missed` is called before a connection is made
         when the queue did not exist before it: until then reports found nobody."""
 
-
-class DeadLetterQueue(Protocol):
-    """Carries jobs that no executor could take to the workers."""
-
+    # -- jobs that no executor could take, to the workers ---------------------------------
     async def register_dead_letters(self, keep: Callable[[DeadMessage], Awaitable[None]]) -> None:
         """Take them one after the other; each is acknowledged when `keep` returns, and given again if it raises."""
-
-
-class Transport(TaskQueue, ResultQueue, DeadLetterQueue, Protocol):
-    """All queues of one process."""
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether messages can be sent now: all that is registered is registered with this connection."""
-
-    def when_connected(self, act: Callable[[], None]) -> None:
-        """Call this after each connection is made, also later ones."""
-
-    async def start(self) -> None:
-        """Begin to connect; returns at once. What is registered is registered again with each connection."""
-
-    async def stop(self, *, patience_s: float = ANSWER_S_MAX) -> None:
-        """Disconnect: what is not acknowledged goes to others, and reports to this process find nobody. A broker that
-        does not answer is left after `patience_s`."""

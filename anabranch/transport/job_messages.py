@@ -92,34 +92,9 @@ class NodeJob:
 
     def to_json(self) -> bytes:
         """The message. Raises ValueTooLarge."""
-        raw = orjson.dumps(
-            {
-                "protocol": PROTOCOL,
-                "jobID": self.job_id,
-                "instanceID": self.instance_id,
-                "tenantID": self.tenant_id,
-                "workflowID": self.workflow_id,
-                "nodeID": self.node_id,
-                "scope": self.scope,
-                "attempt": self.attempt,
-                "type": self.type,
-                "pool": self.pool,
-                "priority": self.priority,
-                "config": self.config,
-                "sealed": self.sealed,
-                "parts": [{"at": each.path, "sha256": each.sha256, "bytes": each.size} for each in self.parts],
-                "context": dict(self.context),
-                "idempotencyKey": self.idempotency_key,
-                "keyGeneration": self.key_generation,
-                "timeoutMs": self.timeout_ms,
-                "heartbeatTimeoutMs": self.heartbeat_ms,
-                "outputBytesMax": self.output_bytes_max,
-                "deadlineAt": self.deadline_at,
-                "replyTo": self.reply_to,
-                "ticket": self.ticket,
-                "sending": self.sending,
-            }
-        )
+        fields = {name: getattr(self, field) for field, name in _JOB_FIELDS.items()}
+        fields["parts"] = [{"at": each.path, "sha256": each.sha256, "bytes": each.size} for each in self.parts]
+        raw = orjson.dumps({"protocol": PROTOCOL, **fields, "context": dict(self.context)})
         if len(raw) > MESSAGE_BYTES_MAX:
             raise ValueTooLarge(
                 f"config and context of node {self.node_id} have {len(raw)} bytes; a job has at most"
@@ -136,46 +111,48 @@ class NodeJob:
             raise BadMessage("a job is a JSON object")
         if fields.get("protocol") != PROTOCOL:
             raise BadMessage(f"the job is of protocol {fields.get('protocol')!r}, this process knows {PROTOCOL}")
-        texts = {name: _text(fields, name) for name in _TEXTS}
-        numbers = {name: _number(fields, name) for name in _NUMBERS}
+        values: dict[str, Any] = {field: _text(fields, name) for field, name in _TEXTS.items()}
+        numbers = {field: _number(fields, name) for field, name in _NUMBERS.items()}
         context = fields.get("context")
         if not isinstance(context, dict):
             raise BadMessage("context of a job is an object")
         priority = fields.get("priority", NORMAL)
         if priority not in PRIORITIES:
             raise BadMessage(f"the priority of a job is one of {', '.join(PRIORITIES)}, not {priority!r:.60}")
-        attempt, bytes_max = numbers["attempt"], numbers["outputBytesMax"]
-        if attempt is None or bytes_max is None:
+        if numbers["attempt"] is None or numbers["output_bytes_max"] is None:
             raise BadMessage("attempt and outputBytesMax of a job are numbers")
+        values |= {field: number for field, number in numbers.items() if number is not None}
+        values |= {field: _text(fields, name, may_be_null=True) or None for field, name in _OPTIONAL_TEXTS.items()}
+        parts = _parts(fields.get("parts", []))
         return cls(
-            job_id=texts["jobID"],
-            instance_id=texts["instanceID"],
-            tenant_id=texts["tenantID"],
-            workflow_id=_text(fields, "workflowID", may_be_null=True) or None,
-            node_id=texts["nodeID"],
-            scope=texts["scope"],
-            attempt=attempt,
-            type=texts["type"],
-            pool=texts["pool"],
-            config=fields.get("config"),
-            sealed=_text(fields, "sealed", may_be_null=True) or None,
-            parts=_parts(fields.get("parts", [])),
-            priority=cast("Priority", priority),
-            context=context,
-            idempotency_key=texts["idempotencyKey"],
-            key_generation=numbers["keyGeneration"] or 0,
-            timeout_ms=numbers["timeoutMs"],
-            heartbeat_ms=numbers["heartbeatTimeoutMs"],
-            output_bytes_max=bytes_max,
-            deadline_at=numbers["deadlineAt"],
-            reply_to=texts["replyTo"],
-            ticket=texts["ticket"],
-            sending=numbers["sending"] or 1,
+            config=fields.get("config"), parts=parts, priority=cast("Priority", priority), context=context, **values
         )
 
 
-_TEXTS = ("jobID", "instanceID", "tenantID", "nodeID", "scope", "type", "pool", "idempotencyKey", "replyTo", "ticket")
-_NUMBERS = ("attempt", "keyGeneration", "timeoutMs", "heartbeatTimeoutMs", "outputBytesMax", "deadlineAt", "sending")
+# The fields of a job by their names in the message.
+_TEXTS = {
+    "job_id": "jobID",
+    "instance_id": "instanceID",
+    "tenant_id": "tenantID",
+    "node_id": "nodeID",
+    "scope": "scope",
+    "type": "type",
+    "pool": "pool",
+    "idempotency_key": "idempotencyKey",
+    "reply_to": "replyTo",
+    "ticket": "ticket",
+}
+_OPTIONAL_TEXTS = {"workflow_id": "workflowID", "sealed": "sealed"}
+_NUMBERS = {
+    "attempt": "attempt",
+    "key_generation": "keyGeneration",
+    "timeout_ms": "timeoutMs",
+    "heartbeat_ms": "heartbeatTimeoutMs",
+    "output_bytes_max": "outputBytesMax",
+    "deadline_at": "deadlineAt",
+    "sending": "sending",
+}
+_JOB_FIELDS = {**_TEXTS, **_OPTIONAL_TEXTS, **_NUMBERS, "priority": "priority", "config": "config"}
 
 
 @dataclass(frozen=True, slots=True)

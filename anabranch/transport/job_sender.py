@@ -181,9 +181,7 @@ class JobSender:
         self._tasks: list[asyncio.Task[None]] = []
         sleep = SystemClock().sleep
         self._pollers = (
-            Poller(
-                self._look_for_silent, name="silent-jobs", every_ms=round(min(LOOK_S, silent_s) * 1000), sleep=sleep
-            ),
+            Poller(self._send_silent, name="silent-jobs", every_ms=round(min(LOOK_S, silent_s) * 1000), sleep=sleep),
             # Runs are taken over many at a time.
             Poller(self._search, name="search-jobs", every_ms=round(LOOK_S * 100), sleep=sleep),
         )
@@ -431,10 +429,7 @@ class JobSender:
         except TransportUnavailable:
             logger.debug("the cancellation of %s was not sent; its result will be discarded", ticket)
 
-    async def _look_for_silent(self) -> None:
-        self._send_silent()
-
-    def _send_silent(self) -> None:
+    async def _send_silent(self) -> None:
         """Send jobs again about which no report came for long, although the broker is there."""
         if not self._transport.is_connected:
             return

@@ -401,10 +401,10 @@ async def test_nothing_is_sent_again_while_the_broker_is_away() -> None:
         (sent,) = world.sender._sent.values()
         sent.last_sign_at = -1_000_000.0
         world.to_worker.is_connected = False
-        world.sender._send_silent()
+        await world.sender._send_silent()
         assert (sent.sending, sent.has_begun) == (1, True)
         world.to_worker.is_connected = True
-        world.sender._send_silent()
+        await world.sender._send_silent()
         assert (sent.sending, sent.has_begun) == (2, False)
         world.handler.may_end.set()
         assert isinstance(await world.outcome(), Completed)
@@ -417,7 +417,7 @@ async def test_jobs_are_looked_at_however_often_nothing_was_heard_of_one() -> No
         await until(lambda: bool(world.handler.calls))
         (sent,) = world.sender._sent.values()
         sent.last_sign_at, sent.silences = -1_000_000.0, 2_000
-        world.sender._send_silent()
+        await world.sender._send_silent()
         assert sent.sending == 2
         world.handler.may_end.set()
         assert isinstance(await world.outcome(), Completed)

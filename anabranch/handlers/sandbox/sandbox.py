@@ -15,6 +15,7 @@ import platform
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import orjson
@@ -98,7 +99,7 @@ class Sandbox:
 
     def gate(self, language: str) -> CodeGate:
         """The gate for jobs of this language (`ports.Gate`)."""
-        return CodeGate(self, language)
+        return CodeGate(self._concurrency_limiter, partial(self._pool, language), self._on_ready)
 
     def health(self) -> dict[str, Any]:
         """Its health: `state` is idle (never used), ready, degraded (a fork server is lost) or unavailable."""
@@ -120,20 +121,6 @@ class Sandbox:
         for pool in pools:
             await pool.stop()
         await asyncio.to_thread(self._checker.stop)
-
-    # -- for gates -------------------------------------------------------------------------
-    def is_open(self, language: str) -> bool:
-        """Whether there is a free slot and a fork server; starts one if there is none."""
-        return self._concurrency_limiter.has_capacity and self._pool(language).is_ready()
-
-    def admits(self, tenant_id: str) -> bool:
-        """Whether this tenant may have one more slot."""
-        return self._concurrency_limiter.admits(tenant_id)
-
-    def subscribe(self, opened: Callable[[], None]) -> None:
-        """Call this whenever a slot is free or a fork server was started."""
-        self._concurrency_limiter.subscribe(opened)
-        self._on_ready.append(opened)
 
     # -- within ----------------------------------------------------------------------------
 
@@ -211,21 +198,26 @@ class Sandbox:
 class CodeGate:
     """Keeps jobs of one language in the queue while they would have to wait for the sandbox."""
 
-    def __init__(self, sandbox: Sandbox, language: str) -> None:
-        self._sandbox = sandbox
-        self._language = language
+    def __init__(
+        self, limiter: ConcurrencyLimiter, pool: Callable[[], Pool], on_ready: list[Callable[[], None]]
+    ) -> None:
+        """What is in `on_ready` is called when a fork server was started."""
+        self._limiter = limiter
+        self._pool = pool
+        self._on_ready = on_ready
 
     def is_open(self) -> bool:
         """Whether there is a free slot and a fork server; starts one if there is none."""
-        return self._sandbox.is_open(self._language)
+        return self._limiter.has_capacity and self._pool().is_ready()
 
     def admits(self, tenant_id: str) -> bool:
         """Whether a job of this tenant may begin now."""
-        return self._sandbox.admits(tenant_id)
+        return self._limiter.admits(tenant_id)
 
     def subscribe(self, opened: Callable[[], None]) -> None:
         """Call this whenever a job that had to wait may perhaps begin."""
-        self._sandbox.subscribe(opened)
+        self._limiter.subscribe(opened)
+        self._on_ready.append(opened)
 
 
 def _limits(job: CodeJob) -> bytes:

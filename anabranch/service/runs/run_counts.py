@@ -74,10 +74,15 @@ class RunCounts:
     """Counts by tenant, and by version of a workflow, each read at most every 2 s."""
 
     def __init__(self, *, store: Store, clock: Clock) -> None:
-        self._store = store
-        self._of_tenant: _Kept[str, RunCountsOfTenant] = _Kept(self._read_tenant, clock)
-        self._by_version: _Kept[tuple[str, str], RunCountsByVersion] = _Kept(self._read_versions, clock)
-        self._ended: _Kept[int, Mapping[str, RunCountsOfTenant]] = _Kept(self._read_ended, clock, LAST_DAY_KEPT_S_MAX)
+        self._of_tenant: _Kept[str, RunCountsOfTenant] = _Kept(
+            lambda tenant_id: store.count_runs(tenant_id=tenant_id), clock
+        )
+        self._by_version: _Kept[tuple[str, str], RunCountsByVersion] = _Kept(
+            lambda key: store.count_runs_by_version(tenant_id=key[0], workflow_id=key[1]), clock
+        )
+        self._ended: _Kept[int, Mapping[str, RunCountsOfTenant]] = _Kept(
+            lambda within_ms: store.count_ended(within_ms=within_ms), clock, LAST_DAY_KEPT_S_MAX
+        )
 
     async def of(self, tenant_id: str) -> RunCountsOfTenant:
         """How many runs of each workflow are in each status. Raises StoreUnavailable."""
@@ -101,16 +106,6 @@ class RunCounts:
     async def by_version(self, tenant_id: str, workflow_id: str) -> RunCountsByVersion:
         """How many runs of each version of a workflow are in each status. Raises StoreUnavailable."""
         return await self._by_version.get((tenant_id, workflow_id))
-
-    async def _read_tenant(self, tenant_id: str) -> RunCountsOfTenant:
-        return await self._store.count_runs(tenant_id=tenant_id)
-
-    async def _read_ended(self, within_ms: int) -> Mapping[str, RunCountsOfTenant]:
-        return await self._store.count_ended(within_ms=within_ms)
-
-    async def _read_versions(self, key: tuple[str, str]) -> RunCountsByVersion:
-        tenant_id, workflow_id = key
-        return await self._store.count_runs_by_version(tenant_id=tenant_id, workflow_id=workflow_id)
 
 
 class _Kept(Generic[Key, Counts]):

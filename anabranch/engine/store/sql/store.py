@@ -234,9 +234,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         suspended = await self.write_without_waiting(
             lambda connection: lost_workers.judge_lapsed(connection, self.dialect, wanted, lost)
         )
-        if self._notices is not None:
-            for row in suspended:
-                self._notices.appended(row, signal=None)
+        self._note_appended(*suspended)
 
     async def report_worker(self, report: WorkerReport) -> ReportAnswer:
         """Store the report of a working process, replacing the previous one."""
@@ -252,9 +250,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
                 connection, self.dialect, overdue_ms=overdue_ms, seen_ms=seen_ms, limit=limit
             )
         )
-        if self._notices is not None:
-            for row in rows:
-                self._notices.appended(row, signal=None)
+        self._note_appended(*rows)
         return len(rows)
 
     async def offer_refused(self, mine: WorkerCode, *, since: int, limit: int) -> int:
@@ -262,11 +258,9 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         due, resumed = await self.write(
             lambda connection: lost_workers.offer_refused(connection, self.dialect, mine, since=since, limit=limit)
         )
-        if self._notices is not None:
-            for row in resumed:
-                self._notices.appended(row, signal=None)
-            if due:
-                self._notices.released()
+        self._note_appended(*resumed)
+        if due and self._notices is not None:
+            self._notices.released()
         return due + len(resumed)
 
     async def forget_worker(self, worker_id: str) -> None:
@@ -425,8 +419,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         if result.seq is None and suspension.reason is SuspendReason.HISTORY_LOST and is_uuid(instance_id):
             replaced = await self.write(lambda connection: self._replace_suspension(connection, event))
             if replaced is not None:
-                if self._notices is not None:
-                    self._notices.appended(replaced, signal=None)
+                self._note_appended(replaced)
                 return ExternalResult(replaced, replaced.last_seq)
         return result
 
@@ -444,9 +437,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         """Append INSTANCE_REOPENED to failed or cancelled runs, all or none; None: not as planned."""
         self._external_wrote_here = True
         rows = await self.reopen_family(family)
-        if self._notices is not None:
-            for row in rows or ():
-                self._notices.appended(row, signal=None)
+        self._note_appended(*(rows or ()))
         return rows
 
     async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
@@ -484,9 +475,14 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         self._external_wrote_here = True
         signals_max = _NO_LIMIT if event.awaited else SIGNALS_KEPT_MAX
         row = await self.write(lambda connection: self._append_with_values(connection, event, signals_max))
-        if row is not None and self._notices is not None:
-            self._notices.appended(row, signal=signal)
+        if row is not None:
+            self._note_appended(row, signal=signal)
         return row
+
+    def _note_appended(self, *rows: InstanceRow, signal: str | None = None) -> None:
+        if self._notices is not None:
+            for row in rows:
+                self._notices.appended(row, signal=signal)
 
     def _replace_suspension(self, connection: Connection, event: ExternalEvent) -> InstanceRow | None:
         """Resume a run that is suspended for another reason, and suspend it, so that nobody sees it awake; None: it is

@@ -13,7 +13,7 @@ from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.repair.fork_plan import ExecutionReason
 from anabranch.rest.models.base import RequestModel, ResponseModel
-from anabranch.rest.models.run_models import RunStateModel
+from anabranch.rest.models.run_models import InScope, RunStateModel
 from anabranch.run_requests import WHOLE_NUMBER_MAX
 
 DurationMs = Annotated[
@@ -97,19 +97,15 @@ class Fork(RequestModel):
     dryRun: bool = Field(False, description="Return the plan without starting anything.")
 
 
-class Reused(ResponseModel):
+class Reused(InScope):
     """An activation whose outcome is reused."""
 
-    nodeID: str
-    scope: str
     seq: int = Field(description="The row of the outcome, in the log of the recorded run.")
 
 
-class ForkRuns(ResponseModel):
+class ForkRuns(InScope):
     """An activation that the fork executes first."""
 
-    nodeID: str
-    scope: str
     because: ExecutionReason
     effect: Effect = Field(description="Side effects: none, a first time, or repeated.")
     path: str | None = Field(None, description="Of INPUT_CHANGED: where, `/url` of the config or `ctx.NAME`.")
@@ -117,19 +113,15 @@ class ForkRuns(ResponseModel):
     after: Any = None
 
 
-class Undecided(ResponseModel):
+class Undecided(InScope):
     """An activation after those that run: their outcome decides whether it runs."""
 
-    nodeID: str
-    scope: str
     effect: Effect
 
 
-class Dropped(ResponseModel):
+class Dropped(InScope):
     """An activation of the recorded run that is not part of the fork."""
 
-    nodeID: str
-    scope: str
     because: Literal["NODE_REMOVED", "NOT_REACHED"]
 
 
@@ -238,11 +230,9 @@ class BulkProgress(ResponseModel):
     error: Any = None
 
 
-class RedoneModel(ResponseModel):
+class RedoneModel(InScope):
     """An activation that is executed again; for a workflow function the `nodeID` is empty."""
 
-    nodeID: str
-    scope: str
     attempt: int = Field(description="The next attempt.")
 
 

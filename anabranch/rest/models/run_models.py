@@ -212,6 +212,13 @@ class CancelRun(RequestModel):
     reason: str = Field("cancelled over REST", max_length=4_096)
 
 
+class InScope(ResponseModel):
+    """A node or step in one scope."""
+
+    nodeID: str
+    scope: str
+
+
 class RunStateModel(ResponseModel):
     """A run and its status."""
 
@@ -332,11 +339,9 @@ class ProgressModel(ResponseModel):
     at: AwareDatetime
 
 
-class NodeState(ResponseModel):
+class NodeState(InScope):
     """An activation of a node."""
 
-    nodeID: str
-    scope: str
     status: Literal["running", "waiting", "retrying", "success", "error", "skipped", "cancelled"]
     attempt: int
     startedAt: AwareDatetime | None
@@ -378,11 +383,9 @@ class NodeTotals(ResponseModel):
     busyMs: int = Field(description="How long its attempts executed, together; what executes now is not counted yet.")
 
 
-class LoopTotals(ResponseModel):
+class LoopTotals(InScope):
     """Totals of a loop."""
 
-    nodeID: str
-    scope: str
     iterations: int
     failed: int
 
@@ -558,11 +561,9 @@ class ActivationInScope(RequestModel):
     scope: str = Field("", description='The path of loop iterations, `each[3]`; "" at the root.')
 
 
-class NodeAsOf(ResponseModel):
+class NodeAsOf(InScope):
     """An activation as of a row."""
 
-    nodeID: str
-    scope: str
     status: str
     attempt: int
     seq: int = Field(description="Its latest row.")

@@ -1,21 +1,24 @@
 """ForkService: start forks, or plan them without starting.
 
 Only the code of a coded workflow can tell whether its function makes the calls of a log. If the code is here, the dry
-run calls it with the log; otherwise a system run (`fork_check`) does, on a worker that has the code.
+run calls it with the log; otherwise a system run (`fork_check`) does, on a worker that has the code. If the function
+does not make these calls, the dry run looks for the steps that have to run again, too, so that it does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import time
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from anabranch.durable.definition import Workflow, WorkflowRegistry
-from anabranch.durable.history_replay import Agreement, replay_function
+from anabranch.durable.history_replay import Agreement, Replayed, replay_function
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND, CodedPlan
-from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.events import ActivationKey, Status
 from anabranch.errors import AnabranchError, ForkRefused, NonRetryable, NotFound, StoreUnavailable
 from anabranch.forks.fork_check import CHECK_OPTIONS, check_name, is_check
 from anabranch.run_requests import SAME_INPUT, ForkOptions, StartOptions, read_fork
@@ -25,6 +28,10 @@ from anabranch.service.workflow_service import WorkflowService
 
 # 30 s for a worker that has the code: it takes the check within a second, and calls the function for at most five.
 CHECK_S = 30.0
+
+# 20 steps are added to those that run again, within 5 s: of more than that nobody reuses what is left.
+STEPS_ADDED_MAX = 20
+ADDING_S = 5.0
 
 
 class ForkService:
@@ -59,7 +66,7 @@ class ForkService:
             return planned.as_json()
         found = self._code.find(planned.head.workflow_name, planned.head.workflow_version)
         if found is not None:
-            return await _judged(planned, planned.plan, found)
+            return await self._judged(planned, found, tenant_id=tenant_id, input_=input_)
         return await self._checked_elsewhere(planned, request, waits)
 
     async def check(self, check_id: str, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,13 +77,14 @@ class ForkService:
             raise NonRetryable(f"run {check_id} was removed", code=NotFound.code)
         try:
             options, input_ = read_fork(asked["request"])
+            tenant_id = check.head.tenant_id
             planned = await self._connected.planned_fork(
-                asked["instanceID"], options, tenant_id=check.head.tenant_id, input_=input_
+                asked["instanceID"], options, tenant_id=tenant_id, input_=input_
             )
             head = planned.head
             found = self._code.find(head.workflow_name, head.workflow_version)
-            assert found is not None and isinstance(planned.plan, CodedPlan), "a worker takes checks of what it knows"
-            return await _judged(planned, planned.plan, found)
+            assert found is not None, "a worker takes checks of what it knows"
+            return await self._judged(planned, found, tenant_id=tenant_id, input_=input_)
         except StoreUnavailable:
             raise
         except AnabranchError as refusal:
@@ -107,30 +115,72 @@ class ForkService:
             raise ForkRefused(outcome["error"]["message"])
         return {"instanceID": started.instance_id, "status": outcome["status"]}
 
+    async def _judged(self, planned: PlannedFork, found: Workflow, *, tenant_id: str, input_: Any) -> dict[str, Any]:
+        """The plan, with what the function does when it is called with this log. Raises ForkRefused."""
+        replayed = await _replayed(planned, found)
+        answer = planned.as_json()
+        answer["agreement"] = replayed.agreement.value
+        if replayed.agreement is Agreement.DIFFERENT:
+            warning = (
+                f"the function does not make the calls of this log: {replayed.message}; the fork would be SUSPENDED"
+                " (NONDETERMINISM)"
+            )
+            added = await self._added_steps(planned, replayed, found, tenant_id=tenant_id, input_=input_)
+            if added:
+                answer["redo"] = [{"nodeID": name, "scope": scope} for name, scope in added]
+                steps = ", ".join(f"{name}{scope}" for name, scope in added)
+                warning += f"; it does if the plan's `redo` runs again, too: {steps}"
+            answer["warnings"].append(warning)
+        elif replayed.agreement is Agreement.UNKNOWN:
+            answer["warnings"].append(
+                f"whether the function makes the calls of this log is not known: {replayed.message}"
+            )
+        elif replayed.step is not None:
+            name, scope = replayed.step
+            planned_steps = [(each["nodeID"], each["scope"]) for each in (*answer["run"], *answer["undecided"])]
+            if replayed.step not in planned_steps:
+                answer["run"].append({"nodeID": name, "scope": scope, "because": "NEW", "effect": "first"})
+        return answer
+
+    async def _added_steps(
+        self, planned: PlannedFork, replayed: Replayed, found: Workflow, *, tenant_id: str, input_: Any
+    ) -> list[ActivationKey]:
+        """The steps that have to run again beside the chosen ones, so that the function makes the calls of the log;
+        none if they are not found.
+
+        Another step may have let them begin, by a lock, a queue or an event, which no row says; or the code has
+        changed.
+        """
+        run_id, options, added = planned.row.head.instance_id, planned.options, list[ActivationKey]()
+        give_up_at = time.monotonic() + ADDING_S
+        while replayed.agreement is Agreement.DIFFERENT:
+            step = replayed.step
+            is_reused = any((each["nodeID"], each["scope"]) == step for each in planned.fork.reuse)
+            if step is None or not is_reused or len(added) == STEPS_ADDED_MAX or time.monotonic() > give_up_at:
+                return []
+            added.append(step)
+            wanted = replace(options, chosen=(*options.chosen, *added), if_plan=None)
+            planned = await self._connected.planned_fork(run_id, wanted, tenant_id=tenant_id, input_=input_)
+            try:
+                replayed = await _replayed(planned, found)
+            except ForkRefused:
+                return []
+        return added if replayed.agreement is Agreement.SAME else []
+
     @property
     def _connected(self) -> WorkflowService:
         assert self._workflows is not None, "connect comes before any run"
         return self._workflows
 
 
-async def _judged(planned: PlannedFork, plan: CodedPlan, found: Workflow) -> dict[str, Any]:
-    """The plan, with what the function does when it is called with this log. Raises ForkRefused."""
-    replay = replay_function(found, plan, planned.head, planned.fork.events)
+async def _replayed(planned: PlannedFork, found: Workflow) -> Replayed:
+    """What the function does when it is called with the log of a fork. Raises ForkRefused if nothing would run."""
+    assert isinstance(planned.plan, CodedPlan), "only coded runs have a function"
+    replay = replay_function(found, planned.plan, planned.head, planned.fork.events)
     # In a context of its own: within a step no other one can be asked for.
     replayed = await asyncio.create_task(replay, context=contextvars.Context())
     if replayed.ends == "returns":
         raise ForkRefused("nothing would run: all outcomes of the recorded run are good for the new one")
     if replayed.ends == "raises":
         raise ForkRefused(f"the new run would fail at once: {replayed.message}")
-    answer = planned.as_json()
-    if replayed.agreement is Agreement.DIFFERENT:
-        message = f"the function does not make the calls of this log: {replayed.message}"
-        answer["warnings"].append(f"{message}; the fork would be SUSPENDED (NONDETERMINISM)")
-    elif replayed.agreement is Agreement.UNKNOWN:
-        answer["warnings"].append(f"whether the function makes the calls of this log is not known: {replayed.message}")
-    elif replayed.step is not None and all(replayed.step != (each["nodeID"], each["scope"]) for each in answer["run"]):
-        name, scope = replayed.step
-        if all((each["nodeID"], each["scope"]) != replayed.step for each in answer["undecided"]):
-            answer["run"].append({"nodeID": name, "scope": scope, "because": "NEW", "effect": "first"})
-    answer["agreement"] = replayed.agreement.value
-    return answer
+    return replayed

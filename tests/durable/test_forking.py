@@ -12,6 +12,7 @@ from anabranch.durable.step_error import StepError
 from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.verify.check_log import check_log
 from anabranch.errors import ForkRefused, PlanChanged
+from anabranch.forks.fork_service import STEPS_ADDED_MAX
 from anabranch.run_requests import RetryOptions, read_fork
 from tests.durable.breakable import WORLD
 from tests.durable.conftest import TENANT, MakeProcess, Process
@@ -211,6 +212,27 @@ async def test_code_that_does_not_make_the_calls_of_the_log_executes_nothing(mak
 
     await process.until(started["instanceID"], is_judged)
     assert WORLD.calls == {"first": 1, "second": 1, "third": 1}, "nothing was executed"
+    assert names(planned["redo"]) == ["second", "first"], "of the one the arguments have changed, the other is gone"
+    WORLD.broken.clear()
+    after = await forked(process, run, version=3, redo=planned["redo"])
+    assert (after["status"], after["output"]) == ("COMPLETED", "third 2")
+    assert WORLD.calls == {"first": 1, "second": 2, "third": 2}
+
+
+@workflow(name="fork-many", retry=ONCE)
+async def many(ctx: Any, input: Any) -> Any:
+    return await asyncio.gather(*(step(ctx, f"{input['prefix']}-{number}") for number in range(input["steps"])))
+
+
+@pytest.mark.parametrize(("steps", "has_plan"), [(STEPS_ADDED_MAX, True), (STEPS_ADDED_MAX + 1, False)])
+async def test_so_many_steps_are_added_to_those_that_run_again_at_most(
+    make_process: MakeProcess, steps: int, has_plan: bool
+) -> None:
+    process = await make_process(many)
+    run = await process.ended(await process.start("fork-many", {"prefix": "a", "steps": steps}))
+    planned = await fork(process, run, input={"prefix": "b", "steps": steps}, dryRun=True)
+    assert planned["agreement"] == "different"
+    assert ("redo" in planned) is has_plan
 
 
 async def test_open_waits_begin_anew_and_kept_signals_go_along(make_process: MakeProcess) -> None:
@@ -309,15 +331,18 @@ async def limited(ctx: Any, input: Any) -> Any:
 
 
 @pytest.mark.parametrize("by", ["lock", "semaphore", "event", "queue"])
-async def test_the_plan_says_where_another_step_than_the_chosen_one_began_by_a_lock_of_it(
+async def test_the_plan_says_which_step_began_by_a_lock_of_the_chosen_one_and_has_to_run_again_too(
     make_process: MakeProcess, by: str
 ) -> None:
     process = await make_process(limited)
     run = await process.ended(await process.start("fork-limited", {"by": by}))
     planned = await fork(process, run, at={"nodeID": "left"}, dryRun=True)
     assert (names(planned["reuse"]), planned["agreement"]) == (["right"], "different")
-    both = {"redo": [{"nodeID": "left"}], "at": {"nodeID": "right"}}
-    assert (await fork(process, run, **both, dryRun=True))["agreement"] == "same"
+    assert planned["redo"] == [{"nodeID": "right", "scope": ""}]
+    assert planned["warnings"][-1].endswith("it does if the plan's `redo` runs again, too: right")
+    both = {"at": {"nodeID": "left"}, "redo": planned["redo"]}
+    agreeing = await fork(process, run, **both, dryRun=True)
+    assert agreeing["agreement"] == "same" and "redo" not in agreeing
     after = await forked(process, run, **both)
     assert (after["status"], after["output"]) == ("COMPLETED", ["left 2", "right 2"])
 

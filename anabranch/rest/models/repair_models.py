@@ -150,6 +150,11 @@ class ForkPlanModel(ResponseModel):
     agreement: Literal["same", "different", "unknown"] | None = Field(
         None, description="Of coded runs: does the function make the calls of the reused rows?"
     )
+    redo: list[InScope] | None = Field(
+        None,
+        description="If it does not: the steps that have to run again, too, so that it does. Add them to the `redo` of"
+        " the request.",
+    )
 
 
 class Forked(RunStateModel):

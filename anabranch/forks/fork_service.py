@@ -128,8 +128,8 @@ class ForkService:
             added = await self._added_steps(planned, replayed, found, tenant_id=tenant_id, input_=input_)
             if added:
                 answer["redo"] = [{"nodeID": name, "scope": scope} for name, scope in added]
-                steps = ", ".join(f"{name}{scope}" for name, scope in added)
-                warning += f"; it does if the plan's `redo` runs again, too: {steps}"
+                steps = " and ".join(f"{name}{scope}" for name, scope in added)
+                warning += f" unless {steps} {'runs' if len(added) == 1 else 'run'} again, too (`redo`)"
             answer["warnings"].append(warning)
         elif replayed.agreement is Agreement.UNKNOWN:
             answer["warnings"].append(

@@ -130,6 +130,44 @@ async def test_a_coded_run_is_forked_onto_another_version(page: Page, tmp_path: 
         await page.goto("about:blank")
 
 
+LOCKED = """
+import asyncio
+
+from anabranch import workflow
+
+
+@workflow(name="locked")
+async def locked(ctx, input):
+    lock = asyncio.Lock()
+
+    async def after_another(name):
+        async with lock:
+            return await ctx.step.run(name, lambda: name)
+
+    return await asyncio.gather(after_another("left"), after_another("right"))
+"""
+
+
+async def test_a_fork_takes_the_steps_that_have_to_run_again_too(page: Page, tmp_path: Path) -> None:
+    (folder := tmp_path / "dev" / "workflows").mkdir(parents=True)
+    (folder / "locked.py").write_text(LOCKED)
+    with running_server(tmp_path / "dev") as server:
+        run_id = server.call("POST", "/workflows/locked/runs", {})["instanceID"]
+        await page.goto(f"{server.entrance}#/runs/{run_id}?node=left")
+        await expect(page.locator(".run-status")).to_have_text("completed")
+        await page.get_by_role("button", name="Fork from here…").click()
+        dialog = page.get_by_role("dialog", name="Fork from left")
+        plan = dialog.get_by_role("region", name="Plan")
+        await expect(plan).to_contain_text("unless right runs again, too")
+        await dialog.get_by_role("button", name="Run this step again, too").click()
+        await expect(plan).to_contain_text("0 outcomes are reused")
+        await expect(plan).not_to_contain_text("redo")
+        await dialog.get_by_role("button", name="Fork", exact=True).click()
+        await expect(page).not_to_have_url(re.compile(run_id))
+        await expect(page.locator(".run-status")).to_have_text("completed")
+        await page.goto("about:blank")
+
+
 async def test_what_code_prints_is_shown_with_its_node(page: Page, server: Server) -> None:
     code = "print('counted', ctx['input']['n'])\nreturn {'text': 70_000 * 'x', 'big': 2**60 + 1}"
     count = {"id": "count", "type": "python", "config": {"code": code}}

@@ -44,15 +44,17 @@ export function ForkDialog({ run: { instanceID, workflowID, version: ownVersion,
   const [planned, setPlanned] = useState("");
   /** Null: the run's own. */
   const [version, setVersion] = useState<number | null>(null);
+  /** Steps that run again, too. */
+  const [redo, setRedo] = useState<Place[]>([]);
   const versions = useAsk("list_versions", { path: { workflow: workflowID ?? "" }, query: { limit: 100 } }, { enabled: workflowID !== null });
   const others = versions.data?.items.filter((each) => each.version !== ownVersion) ?? [];
   const [problem, setProblem] = useState<unknown>(null);
   const [isBusy, setBusy] = useState(false);
   const place = JSON.stringify({ nodeID: from.nodeID, ...(from.scope === "" ? {} : { scope: from.scope }) });
   // The input is sent as it was typed: its integers may be of any size.
-  const body = (input: string, more: string) => `{"at": ${place}${input === "" ? "" : `, "input": ${input}`}${version === null ? "" : `, "version": ${version}`}, ${more}}`;
+  const body = (input: string, more: string) => `{"at": ${place}${input === "" ? "" : `, "input": ${input}`}${version === null ? "" : `, "version": ${version}`}${redo.length === 0 ? "" : `, "redo": ${JSON.stringify(redo)}`}, ${more}}`;
   const plan = useQuery({
-    queryKey: ["fork-plan", instanceID, place, planned, version],
+    queryKey: ["fork-plan", instanceID, place, planned, version, redo],
     queryFn: ({ signal }) => readPlan(instanceID, body(planned, '"dryRun": true'), signal),
     staleTime: 0,
     gcTime: 0,
@@ -60,7 +62,13 @@ export function ForkDialog({ run: { instanceID, workflowID, version: ownVersion,
   const takeInput = () => {
     const wrong = text.trim() === "" ? null : jsonProblem(text);
     setProblem(wrong === null ? null : new Error(wrong));
-    if (wrong === null) setPlanned(text.trim());
+    if (wrong !== null || text.trim() === planned) return;
+    setPlanned(text.trim());
+    setRedo([]);
+  };
+  const takeVersion = (chosen: string) => {
+    setVersion(chosen === "" ? null : Number(chosen));
+    setRedo([]);
   };
   const fork = () => {
     if (plan.data === undefined || text.trim() !== planned) return;
@@ -91,11 +99,11 @@ export function ForkDialog({ run: { instanceID, workflowID, version: ownVersion,
     >
       {plan.error ? <Problem error={plan.error} /> : plan.data === undefined ? (
         <Waiting isCoded={kind === "coded"} />
-      ) : <PlanText plan={plan.data} />}
+      ) : <PlanText plan={plan.data} onRedo={(added) => setRedo([...redo, ...added])} />}
       {others.length > 0 && (
         <div className="field">
           <label htmlFor="fork-version">Version that it follows</label>
-          <select id="fork-version" className="input" value={version ?? ""} onChange={(event) => setVersion(event.target.value === "" ? null : Number(event.target.value))}>
+          <select id="fork-version" className="input" value={version ?? ""} onChange={(event) => takeVersion(event.target.value)}>
             <option value="">v{ownVersion}, as this run</option>
             {others.map((each) => (
               <option key={each.version} value={each.version}>
@@ -139,7 +147,7 @@ async function readPlan(instanceID: string, bodyText: string, signal: AbortSigna
   }
 }
 
-function PlanText({ plan: { reuse, run, undecided, drop, warnings } }: { plan: Plan }): ReactElement {
+function PlanText({ plan: { reuse, run, undecided, drop, warnings, redo }, onRedo }: { plan: Plan; onRedo: (added: Place[]) => void }): ReactElement {
   const again = run.filter((each) => each["effect"] === "again").length;
   return (
     <div className="stack" role="region" aria-label="Plan">
@@ -168,6 +176,13 @@ function PlanText({ plan: { reuse, run, undecided, drop, warnings } }: { plan: P
           {withCode(warning)}
         </Notice>
       ))}
+      {redo && (
+        <p>
+          <Button onClick={() => onRedo(redo)}>
+            Run {redo.length === 1 ? "this step" : `these ${redo.length.toLocaleString("en")} steps`} again, too
+          </Button>
+        </p>
+      )}
       {undecided.length > 0 && <p className="faint">Whether {undecided.length.toLocaleString("en")} behind them run again depends on what these come to.</p>}
       {drop.length > 0 && <p className="faint">{drop.length.toLocaleString("en")} outcomes are not taken along.</p>}
     </div>

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,6 +85,8 @@ class _Watched:
     """Crashes of its process since it was last above suspicion, or resumed."""
     company: int = 0
     """Its company after the first of them."""
+    beside: int = 0
+    """How often another run killed the process that had it alone, since then."""
     inputs: dict[ActivationKey, bytes] = field(default_factory=dict)
     """Of a fork: what each activation of its first rows was given."""
 
@@ -253,7 +255,7 @@ class Judge:
         instance_id, is_poison = after.head.instance_id, after.head.workflow_name == poison_case().name
         begins_anew = {EventType.INSTANCE_RESUMED, EventType.INSTANCE_REOPENED}
         if after.blame is None or any(row.type in begins_anew for row in change.events):
-            watched.lapses = 0
+            watched.lapses = watched.beside = 0
         elif operation == "judge" and not change.events and after.suspended_for is None:
             watched.lapses += 1
             watched.company = after.blame.company if watched.lapses == 1 else watched.company
@@ -263,8 +265,15 @@ class Judge:
             self.accuse(self._count_lapses, what, instance_id)
         is_blamed = after.suspended_for is SuspendReason.CRASHED
         self.rarities["what kills its process suspended"] += is_blamed and is_poison and operation == "judge"
-        if is_blamed and not is_poison and self._only_poison_kills:
+        # What executes when a suspect comes to be alone goes on, and may be what kills.
+        is_counted = after.blame is not None and after.blame.crashes - watched.beside >= self._crashes_max
+        if is_blamed and is_counted and not is_poison and self._only_poison_kills:
             self.accuse("no innocent run is suspended for a crash", f"{after.blame}", instance_id)
+
+    def died_beside(self, instance_ids: Iterable[str]) -> None:
+        """Another run has killed the process that had these alone."""
+        for instance_id in instance_ids:
+            self._runs[instance_id].beside += 1
 
     def _claimed_suspects(self, transaction: Transaction) -> None:
         """A process takes no more suspects than the least company of those it has, and one alone without others."""

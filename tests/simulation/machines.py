@@ -125,13 +125,13 @@ class Machines:
         if self._executors is not None:
             self._executors.clear_up()
 
-    def poison(self, worker_id: str) -> bool:
-        """What this process executes kills it, as long as things go wrong at all; did it?"""
+    def poison(self, worker_id: str, instance_id: str) -> bool:
+        """This run, which this process executes, kills it, as long as things go wrong at all; did it?"""
         found = [(slot, each) for slot, each in enumerate(self._slots) if each is not None]
         for slot, process in found:
             if process.worker_id == worker_id and not self._calm and not process.dead:
                 self._rarities["process killed by what it executed"] += 1
-                self._from_outside(0.0, self._crash, slot, process, RESTART_S)
+                self._from_outside(0.0, self._crash_by, slot, process, instance_id)
                 return True
         return False
 
@@ -251,6 +251,14 @@ class Machines:
             self._from_outside(RESTART_S, self._crash, slot, process, RESTART_S)
         else:
             process.ready = True
+
+    def _crash_by(self, slot: int, process: SimulatedProcess, instance_id: str) -> None:
+        """The process is gone because of this run. A suspect that it had just taken is not to blame, and is blamed."""
+        if not process.dead:
+            taken = [row for row in self._database.rows() if row.worker_id == process.worker_id]
+            alone = [row.head.instance_id for row in taken if row.blame is not None and row.blame.company == 1]
+            self._judge.died_beside(each for each in alone if each != instance_id)
+        self._crash(slot, process, RESTART_S)
 
     def _crash(self, slot: int, process: SimulatedProcess, down_s: float) -> None:
         """The process is gone, if it was not already; another follows."""

@@ -93,8 +93,8 @@ class SimulatedTypes:
         self._work = _Work(random.Random(seed))
         self._handlers: dict[str, Handler] = {}
 
-    def let_poison_kill(self, kill: Callable[[str], bool]) -> None:
-        """`kill` ends the process with this worker id, unless nothing goes wrong any more."""
+    def let_poison_kill(self, kill: Callable[[str, str], bool]) -> None:
+        """`kill` ends the process with this worker id, which executes this run, unless nothing goes wrong any more."""
         self._work.kill = kill
 
     def get(self, type_name: str) -> NodeType | None:
@@ -152,10 +152,10 @@ class _Recorded:
 class _Work:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self.kill: Callable[[str], bool] = lambda worker_id: False
+        self.kill: Callable[[str, str], bool] = lambda worker_id, instance_id: False
 
     async def execute(self, config: Any, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
-        if config.get("poison") and self.kill(SENDER.get().worker_id):
+        if config.get("poison") and self.kill(SENDER.get().worker_id, helpers.instance_id):
             await asyncio.get_running_loop().create_future()
         takes_ms = config.get("exactlyMs") or self._rng.random() * config.get("ms", 0)
         if takes_ms >= 1:

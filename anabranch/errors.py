@@ -644,8 +644,10 @@ class NodeFailure(Exception):
 
     `type_name` is the type that the error has in the log; `retryable` lets the node's retry policy
     decide, and `retry_after_ms` is the minimum wait before the next attempt. `traceback` says where in code that is
-    not Python of this process.
+    not Python of this process, and `original` is the exception that it replaces because that names secrets.
     """
+
+    original: BaseException | None = None
 
     def __init__(
         self,

@@ -250,7 +250,7 @@ class ForkRefused(AnabranchError):
     """Nothing would come of the fork: nothing would run, it would fail at once, or drawn and coded differ."""
 
     code = "FORK_REFUSED"
-    hint = "A `dryRun` says what would be reused and what would run, and why."
+    hint = "Name what shall run again (`redo`), or start a run from nothing (`rerun`)."
 
 
 class PlanChanged(AnabranchError):

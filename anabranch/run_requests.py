@@ -216,7 +216,8 @@ def check_start_key(key: object) -> None:
     """Refuse an idempotency key that no start of a person or program may have. Raises InvalidRequest."""
     values.check_key(key, "an idempotency key")
     if is_reserved(str(key)):
-        message = f"idempotency keys that begin with {' or '.join(map(repr, RESERVED_PREFIXES))} are reserved"
+        *first, last = map(repr, RESERVED_PREFIXES)
+        message = f"idempotency keys that begin with {', '.join(first)} or {last} are reserved"
         raise InvalidRequest(
             message,
             hint="Triggers start their runs under such keys; choose another beginning.",

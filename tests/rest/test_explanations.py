@@ -262,7 +262,7 @@ async def test_a_suspended_run_says_so_first_and_what_it_waited_for(served: Serv
         assert (first["kind"], first["reason"]) == ("paused", "PAUSED")
         assert {"message", "hint", "since"} <= first.keys()
         assert further["nodeID"] == "approve"
-        assert "The run is suspended since" in found["sentence"]
+        assert "The run has been suspended since" in found["sentence"]
 
 
 async def test_an_iteration_that_has_not_begun_waits_for_room_beside_the_open_ones(served: Served):

@@ -34,7 +34,7 @@ async def test_a_paused_workflow_keeps_its_starts_pending_and_says_so_everywhere
     assert listed["pausedBy"] == run["pausedBy"]
     why = (await served.ask("GET", f"/v1/runs/{instance_id}/why")).json
     assert why["waitsFor"][0] == {"kind": "paused", "paused": "workflow", **paused.json["paused"]}
-    assert why["sentence"].startswith("The workflow is paused since ")
+    assert why["sentence"].startswith("The workflow has been paused since ")
     why = (await served.ask("GET", f"/v1/runs/{instance_id}/nodes/start/why")).json
     assert why["waitsFor"][0]["kind"] == "paused"
 

@@ -513,11 +513,11 @@ def _reason_sentence(reason: _Json) -> str:
             return f"{name} has not finished the iteration {reason['iteration']}."
         case "paused" if "paused" in reason:
             goes_on = "nothing starts until it is resumed"
-            return f"The {reason['paused']} is paused since {reason['since']} by {reason['by']}: {goes_on}."
+            return f"The {reason['paused']} has been paused since {reason['since']} by {reason['by']}: {goes_on}."
         case "paused" | "suspended" if "reason" in reason:
             message = str(reason["message"]).rstrip(".")
             hint = f" {reason['hint']}" if reason["hint"] else ""
-            return f"The run is suspended since {reason['since']} ({reason['reason']}): {message}.{hint}"
+            return f"The run has been suspended since {reason['since']} ({reason['reason']}): {message}.{hint}"
         case "suspended":
             return "The code does not match the log, or no worker has it: see the run's note."
         case "limit":

@@ -141,6 +141,14 @@ def test_a_log_that_cannot_be_read_is_named_and_the_others_are_verified(
     assert f"row 3: ROW_UNREADABLE: row 3 of the log of run {recorded[0]} cannot be read: JSONDecodeError" in one.out
     assert [each["instanceID"] for each in every.document["faulty"]] == [recorded[0]]
 
+    change("UPDATE workflow_instance_logs SET event_type = 'OF_ANOTHER_PROGRAM' WHERE instance_id = ? AND seq = 3",
+           recorded[0])  # fmt: skip
+    every = anabranch("verify", "--all", "--json")
+    assert (every.code, every.document["runs"]) == (1, 3), (
+        "a run whose row of a log is of no known type cannot be shown"
+    )
+    assert [each["instanceID"] for each in every.document["faulty"]] == [recorded[0]]
+
 
 def test_a_coded_run_is_held_against_its_function(anabranch: Command, recorded: list[str]) -> None:
     Path("app.py").write_text(SHOP.replace('"charge", charge', '"pay", charge'))

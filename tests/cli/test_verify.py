@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -343,6 +343,32 @@ def test_histories_are_files(anabranch: Command, write: Write, recorded: list[st
     assert anabranch("verify", *files).code == 0
     assert anabranch("replay", "--graph", "draft.json", *files, "--json").document["different"] == 1
     assert anabranch("replay", "--code", "app.py", "--history", "one.json", "--json").document["same"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change_log", "verified", "replayed"),
+    [
+        (lambda log: log.pop(1), (1, "SEQ_BROKEN"), (0, "its log is not as defined (row ")),
+        (lambda log: log[0].update(payload=7), (1, "ROW_UNREADABLE"), (0, "its log is not as defined (row 1")),
+        (lambda log: log[1].update(seq="2"), (2, "/log/1: seq is '2'"), (2, "/log/1: seq is '2'")),
+        (lambda log: log[1].pop("scope"), (2, "/log/1: 'scope' is missing"), (2, "/log/1: 'scope' is missing")),
+    ],
+)
+def test_a_history_that_somebody_changed_is_named_and_no_defect_of_ours(
+    anabranch: Command,
+    recorded: list[str],
+    change_log: Callable[[list[Any]], object],
+    verified: tuple[int, str],
+    replayed: tuple[int, str],
+) -> None:
+    document = json.loads(anabranch("runs", "export", recorded[2]).out)
+    change_log(document["log"])
+    Path("changed.json").write_text(json.dumps(document))
+    of_verify = anabranch("verify", "--history", "changed.json", "--import", "app.py")
+    of_replay = anabranch("replay", "--code", "app.py", "--history", "changed.json")
+    for told, (code, words) in ((of_verify, verified), (of_replay, replayed)):
+        assert told.code == code
+        assert words in told.out + told.err
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "{", '{"run": {}, "definition": {}, "log": []}'])

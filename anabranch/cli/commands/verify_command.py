@@ -83,7 +83,7 @@ async def _read(
         return await history_of(gateway, instance_id)
     except Exception as unreadable:
         known = isinstance(unreadable, AnabranchError) and unreadable.code != AnabranchError.code
-        if known and not isinstance(unreadable, LogUnreadable):
+        if known and not isinstance(unreadable, LogUnreadable | InvalidRequest):
             raise
         return verification.unreadable(listed or await gateway.get_run(instance_id), unreadable)
 

@@ -89,7 +89,7 @@ async def test_a_node_that_was_not_reached_names_the_edges_that_are_open_and_wha
     (reason,) = found["waitsFor"]
     assert (reason["kind"], reason["nodeID"], reason["status"]) == ("node", "approve", "waiting")
     assert [each["kind"] for each in reason["why"]] == ["signal"]
-    assert found["sentence"] == "'join' has not run yet: it waits for 'approve' (0 live, 1 dead, 2 open edges)."
+    assert found["sentence"] == "'join' has not run yet: it waits for 'approve' (edges: 0 live, 1 dead, 2 open)."
     further = await why(served, run, "end")
     assert further["waitsFor"][0]["nodeID"] == "join"
     assert further["waitsFor"][0]["why"][0]["nodeID"] == "approve"

@@ -488,7 +488,7 @@ def _sentence_of_unreached(run: RunAsOf, node_id: str, node: PlanNode | None, sc
     verdicts = [edge["verdict"] for edge in answer["edges"]]
     return (
         f"{name} has not run yet: it waits for {_listed(open_sources)} "
-        f"({verdicts.count('live')} live, {verdicts.count('dead')} dead, {verdicts.count('open')} open edges)."
+        f"(edges: {verdicts.count('live')} live, {verdicts.count('dead')} dead, {verdicts.count('open')} open)."
     )
 
 

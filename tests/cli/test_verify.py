@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from anabranch.bulk.bulk_actions import BULK_NAME
 from anabranch.durable.definition import DECLARED, Workflow, WorkflowRegistry
+from anabranch.durable.step_error import qualified_name
 from anabranch.engine.rules.events import SuspendReason
 from anabranch.engine.rules.stimuli import Failed, FunctionBlocked, NodeResult
 from anabranch.engine.rules.verify.finding import FindingCode
@@ -217,6 +219,25 @@ async def test_an_open_run_may_be_about_to_end_or_wait_for_other_code(
     assert verified.findings == ()
     assert len(verified.notes) == len(notes)
     assert all(part in note for part, note in zip(notes, verified.notes, strict=True))
+
+
+@pytest.mark.parametrize("interruption", [asyncio.CancelledError, SystemExit, GeneratorExit])
+async def test_a_function_that_raises_an_interruption_is_held_against_its_log(
+    interruption: type[BaseException],
+) -> None:
+    async def interrupts(ctx: Any, input: Any) -> None:
+        await ctx.step.run("charge", print)
+        raise interruption("mine")
+
+    failure = RunError("HANDLER_ERROR", qualified_name(interruption), "mine")
+    run = Coded().then(done("charge"), function(Failed(failure, retryable=False)))
+    history = RecordedHistory(run.head, run.status.value, {"workflowOptions": {}}, run.log)
+
+    verified = await verify_history(history, builtin_types(), WorkflowRegistry([Workflow("spec", 1, interrupts, {})]))
+    otherwise = await verify_history(history, builtin_types(), WorkflowRegistry([Workflow("spec", 1, returns, {})]))
+
+    assert (verified.findings, verified.notes) == ((), ())
+    assert [finding.code for finding in otherwise.findings] == [FindingCode.STEP_DIFFERS]
 
 
 async def test_an_open_run_that_waits_is_not_about_to_end() -> None:

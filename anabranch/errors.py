@@ -250,7 +250,7 @@ class ForkRefused(AnabranchError):
     """Nothing would come of the fork: nothing would run, it would fail at once, or drawn and coded differ."""
 
     code = "FORK_REFUSED"
-    hint = "A `dryRun` says what would be reused and what would run, and why."
+    hint = "Name what shall run again (`redo`), or start a run from nothing (`rerun`)."
 
 
 class PlanChanged(AnabranchError):
@@ -644,8 +644,10 @@ class NodeFailure(Exception):
 
     `type_name` is the type that the error has in the log; `retryable` lets the node's retry policy
     decide, and `retry_after_ms` is the minimum wait before the next attempt. `traceback` says where in code that is
-    not Python of this process.
+    not Python of this process, and `original` is the exception that it replaces because that names secrets.
     """
+
+    original: BaseException | None = None
 
     def __init__(
         self,

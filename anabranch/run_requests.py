@@ -183,15 +183,18 @@ class RetryArguments(TypedDict, total=False):
 def retry_options(given: RetryArguments) -> RetryOptions:
     """The options that these arguments are. Raises InvalidRequest."""
     known = dict(given)
+    unknown = sorted(known.keys() - RetryArguments.__annotations__.keys())
+    if unknown:
+        raise InvalidRequest(
+            f"a retry takes no argument {unknown[0]!r}; it takes {', '.join(RetryArguments.__annotations__)}",
+            hint="`steps` of a request is `all_failed_steps=True` here, and a deadline is in seconds.",
+        )
     deadline = known.pop("deadline", None)
     check_seconds(deadline, "deadline")
-    try:
-        return RetryOptions(
-            **known,  # type: ignore[arg-type]  # checked by the type of the arguments
-            deadline_ms=None if deadline is None else round(deadline * 1000),  # type: ignore[operator]
-        )
-    except TypeError as refusal:
-        raise InvalidRequest(f"a retry takes no such argument: {refusal}") from None
+    return RetryOptions(
+        **known,  # type: ignore[arg-type]  # checked by the type of the arguments
+        deadline_ms=None if deadline is None else round(deadline * 1000),  # type: ignore[operator]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +219,8 @@ def check_start_key(key: object) -> None:
     """Refuse an idempotency key that no start of a person or program may have. Raises InvalidRequest."""
     values.check_key(key, "an idempotency key")
     if is_reserved(str(key)):
-        message = f"idempotency keys that begin with {' or '.join(map(repr, RESERVED_PREFIXES))} are reserved"
+        *first, last = map(repr, RESERVED_PREFIXES)
+        message = f"idempotency keys that begin with {', '.join(first)} or {last} are reserved"
         raise InvalidRequest(
             message,
             hint="Triggers start their runs under such keys; choose another beginning.",

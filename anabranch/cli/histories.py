@@ -48,12 +48,20 @@ async def history_of(gateway: Gateway, instance_id: str) -> RecordedHistory:
 
 async def run_ids(gateway: Gateway, wanted: RunFilter, *, limit: int | None = None) -> AsyncIterator[str]:
     """The ids of these runs, newest first, at most `limit`."""
+    async for run in listed_runs(gateway, wanted, limit=limit):
+        yield run["instanceID"]
+
+
+async def listed_runs(
+    gateway: Gateway, wanted: RunFilter, *, limit: int | None = None
+) -> AsyncIterator[dict[str, Any]]:
+    """These runs as lists show them, newest first, at most `limit`."""
     cursor, left = None, limit
     while left is None or left > 0:
         size = PAGE_RUNS if left is None else min(PAGE_RUNS, left)
         page = await gateway.list_runs(wanted, limit=size, cursor=cursor)
         for item in page["items"]:
-            yield item["instanceID"]
+            yield item
         left = None if left is None else left - len(page["items"])
         cursor = page["nextCursor"]
         if cursor is None:

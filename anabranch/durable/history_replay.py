@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -208,22 +208,25 @@ class _Replay:
             cancelled=asyncio.Event(),
             log=_quiet,
         )
-        task = asyncio.ensure_future(
-            run.run(partial(found.function, context, orjson.loads(self.journal.input.raw)["input"]))
-        )
+        function = partial(found.function, context, orjson.loads(self.journal.input.raw)["input"])
+        task = asyncio.ensure_future(_outcome(run.run(function)))
         stopped = asyncio.ensure_future(self._stop.wait())
         try:
             await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 return _Stopped()
-            returned = task.result()
+            returned, failure = task.result()
+            if isinstance(failure, _PastLogEnd):
+                return _Stopped()
+            if failure is not None:
+                return function_failure(failure, helpers).error
             if not isinstance(returned, FunctionSuspended | FunctionBlocked):
                 steps.check_awaited()
             self._blocked_at = run.blocked_at
             return returned
         except _PastLogEnd:
             return _Stopped()
-        except (Exception, BaseExceptionGroup) as failure:  # noqa: BLE001 -- whatever the function raises is its end
+        except Exception as failure:  # noqa: BLE001 -- it is the end of the function
             return function_failure(failure, helpers).error
         finally:
             for each in (task, stopped):
@@ -281,6 +284,17 @@ class _Replay:
         if json_equal(output.value, was):
             return Replayed(Agreement.SAME)
         return Replayed(Agreement.DIFFERENT, f"it returns {output.excerpt}, and its log has {ended.payload.excerpt}")
+
+
+async def _outcome(run: Awaitable[Any]) -> tuple[Any, BaseException | None]:
+    # Not through the task: a function that raises CancelledError would look like a task that was cancelled, and
+    # SystemExit would end the loop.
+    try:
+        return await run, None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as failure:  # noqa: BLE001 -- whatever the function raises is its end
+        return None, failure
 
 
 def _latest(journal: CodedState) -> int:

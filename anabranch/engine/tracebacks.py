@@ -18,10 +18,13 @@ from anabranch.errors import AnabranchError, NodeFailure, NonRetryable
 # 20 frames of one exception: enough to find the line, without filling the log after a recursion.
 FRAMES_MAX = 20
 
-# 3 exceptions that led to it by `raise … from`.
+# 3 exceptions that led to it, by `raise … from` or because it was raised while they were handled.
 CAUSES_MAX = 3
 
-# 400 characters of a cause's message: the main message is that of the exception itself.
+# 8 exceptions of a group, without the groups in it: a group of a hundred mostly has the same one a hundred times.
+MEMBERS_MAX = 8
+
+# 400 characters of the message of a cause or a member, and of a note: the main message is that of the exception itself.
 CAUSE_CHARACTERS_MAX = 400
 
 _OUR_FILES = str(Path(__file__).parents[1])
@@ -31,27 +34,63 @@ _INSTALLED = ("site-packages", "dist-packages", "<frozen ")
 
 
 def lines_of_the_author(failure: BaseException, *, mask: Callable[[str], str] = str) -> str:
-    """The traceback of an exception and of what caused it; empty for what we raise ourselves.
+    """The traceback of an exception, of what caused it and of what a group holds; empty for what we raise ourselves.
 
     The first frame is the author's, the innermost comes last. If there are too many frames, those of libraries are
     dropped first. `mask` replaces secrets; it gets whole texts, before anything is cut.
     """
-    text = mask(_frames(failure.__traceback__))
-    if not text and isinstance(failure, AnabranchError | NodeFailure | NonRetryable):
-        return ""  # raised by anabranch: its causes are internal
-    for cause in _causes(failure):
-        frames = mask(_frames(cause.__traceback__))
-        text += f"caused by {type(cause).__name__}: {mask(_message(cause))[:CAUSE_CHARACTERS_MAX]}\n{frames}"
-    return text
+    if isinstance(failure, NodeFailure) and failure.original is not None:
+        failure = failure.original
+    try:
+        text = _own_part(failure, mask)
+        if not text and isinstance(failure, AnabranchError | NodeFailure | NonRetryable):
+            return ""  # raised by anabranch: its causes are internal
+        return text + "".join(_related(failure, mask))
+    except Exception:  # noqa: BLE001 -- user code's attributes of an exception
+        return ""
 
 
-def _causes(failure: BaseException) -> Iterator[BaseException]:
-    cause = failure.__cause__
+def _own_part(failure: BaseException, mask: Callable[[str], str]) -> str:
+    """The frames of an exception, and its notes."""
+    notes = getattr(failure, "__notes__", None)
+    shown = notes if isinstance(notes, list) else []
+    texts = [f"note: {mask(each)[:CAUSE_CHARACTERS_MAX]}\n" for each in shown[:CAUSES_MAX] if isinstance(each, str)]
+    return mask(_frames(failure.__traceback__)) + "".join(texts)
+
+
+def _related(failure: BaseException, mask: Callable[[str], str]) -> Iterator[str]:
+    """Its causes; of a group the members, each with its causes."""
+    for word, cause in _causes(failure):
+        yield f"{word} {type(cause).__name__}: {mask(_message(cause))[:CAUSE_CHARACTERS_MAX]}\n{_own_part(cause, mask)}"
+    if isinstance(failure, BaseExceptionGroup):
+        members = list(_members(failure))
+        for number, member in enumerate(members[:MEMBERS_MAX], start=1):
+            message = mask(_message(member))[:CAUSE_CHARACTERS_MAX]
+            yield f"{number} of {len(members)} in the group, {type(member).__name__}: {message}\n"
+            yield _own_part(member, mask)
+            yield from _related(member, mask)
+
+
+def _causes(failure: BaseException) -> Iterator[tuple[str, BaseException]]:
+    cause = failure
     for _ in range(CAUSES_MAX):
-        if cause is None:
+        if cause.__cause__ is not None:
+            word, cause = "caused by", cause.__cause__
+        elif cause.__context__ is not None and not cause.__suppress_context__:
+            word, cause = "raised while handling", cause.__context__
+            if not _frames(cause.__traceback__):
+                return  # of anabranch itself
+        else:
             return
-        yield cause
-        cause = cause.__cause__
+        yield word, cause
+
+
+def _members(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for each in group.exceptions:
+        if isinstance(each, BaseExceptionGroup):
+            yield from _members(each)
+        else:
+            yield each
 
 
 def _message(failure: BaseException) -> str:

@@ -102,7 +102,9 @@ class Masker:
                 )
             case AnabranchError():
                 return type(failure)(message)
-        return NodeFailure("HANDLER_ERROR", message, type_name=type(failure).__name__)
+        masked = NodeFailure("HANDLER_ERROR", message, type_name=type(failure).__name__)
+        masked.original = failure
+        return masked
 
 
 def _pattern(value: str) -> str:

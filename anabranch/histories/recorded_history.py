@@ -30,6 +30,9 @@ _CHECK_PREFIX = "anabranch-fork-"
 FORMAT = "anabranch-history"
 FORMAT_VERSION = 1
 
+_KINDS = {"seq": int, "nodeID": str, "scope": str, "nodeAttempt": int}
+"""What every row of a log has."""
+
 _HINT = "Write the file with `anabranch runs export`."
 
 
@@ -96,14 +99,18 @@ def read_history(document: Any, *, what: str) -> RecordedHistory:
         for number, entry in enumerate(document["log"]):
             pointer = f"/log/{number}"
             events.append(_event(entry))
-    except (KeyError, TypeError, ValueError, AttributeError) as wrong:
-        raise InvalidRequest(f"{what}{pointer}: {type(wrong).__name__}: {wrong}", hint=_HINT) from None
+        pointer = "/log"
+        left_out, generation = left_out_by(events), sum(1 for _ in reopenings_in(events))
+        status = str(document["run"]["status"])
+    except KeyError as absent:
+        raise InvalidRequest(f"{what}{pointer}: {absent} is missing", hint=_HINT) from None
+    except ValueError as wrong:
+        raise InvalidRequest(f"{what}{pointer}: {wrong}", hint=_HINT) from None
+    except (TypeError, AttributeError):
+        raise InvalidRequest(f"{what}{pointer} has not the form that it should have", hint=_HINT) from None
     if not events or events[0].type is not EventType.INPUT_SET:
         raise InvalidRequest(f"{what}/log does not begin with {EventType.INPUT_SET.value}", hint=_HINT)
-    left_out = left_out_by(events)
-    generation = sum(1 for _ in reopenings_in(events))
-    head = replace(head, left_out=left_out, generation=generation)
-    return RecordedHistory(head, str(document["run"]["status"]), definition, events)
+    return RecordedHistory(replace(head, left_out=left_out, generation=generation), status, definition, events)
 
 
 def _head(run: Mapping[str, Any]) -> InstanceHead:
@@ -127,6 +134,9 @@ def _head(run: Mapping[str, Any]) -> InstanceHead:
 
 
 def _event(entry: Mapping[str, Any]) -> Event:
+    for name, kind in _KINDS.items():
+        if type(entry[name]) is not kind:
+            raise ValueError(f"{name} is {entry[name]!r}")
     variable, mark = variable_and_mark(entry["outputVariable"])
     return Event(
         seq=entry["seq"],

@@ -75,6 +75,11 @@ async def replay_on_code(history: RecordedHistory, code: WorkflowRegistry = DECL
     return ReplayedRun(history.shown, replayed.agreement, differences, replayed.message)
 
 
+def undecided(history: RecordedHistory, message: str) -> ReplayedRun:
+    """A run of which the log cannot tell anything."""
+    return ReplayedRun(history.shown, Agreement.UNKNOWN, (), message)
+
+
 def function_for(history: RecordedHistory, code: WorkflowRegistry) -> Workflow | None:
     """The function that a recorded run is called with."""
     head = history.head

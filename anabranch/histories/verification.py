@@ -75,7 +75,11 @@ async def verify_history(
         if absent:
             notes.append(f"its node types {', '.join(absent)} are not known here")
     elif not findings:
-        findings, notes = await _called(history, plan, code)
+        try:
+            findings, notes = await _called(history, plan, code)
+        except Exception as unreadable:  # noqa: BLE001 -- whatever a payload of another form makes a reader raise
+            message = f"its function cannot be called with this log: {type(unreadable).__name__}: {unreadable}"
+            findings = [Finding(FindingCode.ROW_UNREADABLE, history.events[0].seq, "", "", message)]
     return RunVerification(history.shown, len(history.events), tuple(findings), tuple(notes))
 
 

@@ -131,6 +131,11 @@ def sha256(content: str) -> str:
 COMPLETED = "event_type = 'NODE_COMPLETED'"
 
 CORRUPTIONS: dict[DataFault, dict[str, list[str]]] = {
+    DataFault.RUN_UNREADABLE: {
+        "a status that no version knows": [update("greeting", "status = 'BANANA'")],
+        "a reason that no version knows": [update("calls", "suspended_for = 'BANANA'")],
+        "what is left out is no JSON": [update("child", "left_out = '{{'")],
+    },
     DataFault.LOG_BROKEN: {
         "a row of a log is deleted": [f"DELETE FROM {LOGS} WHERE {row('greeting', '= 3')}"],
         "the last rows of a log are deleted": [f"DELETE FROM {LOGS} WHERE {row('waits', '> 4')}"],
@@ -169,7 +174,11 @@ CORRUPTIONS: dict[DataFault, dict[str, list[str]]] = {
     DataFault.SIGNAL_REPEATED: {
         "a signal is stored twice": ["DROP INDEX ux_log_signal_key", *again("waits", "event_type = 'SIGNAL_RECEIVED'")]
     },
-    DataFault.DEFINITION_MISSING: {"a version is gone": ["DELETE FROM workflow_versions WHERE name = 'greeting'"]},
+    DataFault.DEFINITION_MISSING: {
+        "a version is gone": ["DELETE FROM workflow_versions WHERE name = 'greeting'"],
+        "a definition is none": ["UPDATE workflow_versions SET definition = '7' WHERE name = 'greeting'"],
+        "the active version is gone": ["UPDATE workflows SET active_version = 99 WHERE name = 'greeting'"],
+    },
     DataFault.CHILD_MISSING: {"a child is gone": [remove("child")]},
     DataFault.CHILD_ABANDONED: {"a parent is gone": [remove("calls")]},
     DataFault.PARENT_NOT_WOKEN: {
@@ -180,7 +189,7 @@ CORRUPTIONS: dict[DataFault, dict[str, list[str]]] = {
     DataFault.INDEX_MISSING: {"an index is gone": ["DROP INDEX ux_log_attempt"]},
 }
 
-TABLES = ("stored_values", "value_references", RUNS, LOGS, "workflow_versions", "run_counts")
+TABLES = ("stored_values", "value_references", RUNS, LOGS, "workflow_versions", "workflows", "run_counts")
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def test_a_call_of_a_step_is_explained_by_its_printed_name(anabranch: Command) -
     assert (printed.code, printed.out) == (0, "'f' completed.\n")
     assert printed.out == by_option.out
     assert anabranch("explain", run_id, "f#2", "--json").document["scope"] == "#2"
-    assert "no node 'f' in scope '#3'" in anabranch("explain", run_id, "f#3").err
+    assert "no step 'f' in scope '#3'" in anabranch("explain", run_id, "f#3").err
 
 
 def test_a_node_of_an_iteration_is_explained_by_its_printed_name(anabranch: Command, write: Write) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from anabranch.bulk.bulk_actions import BULK_NAME
 from anabranch.durable.definition import DECLARED, Workflow, WorkflowRegistry
+from anabranch.durable.step_error import qualified_name
 from anabranch.engine.rules.events import SuspendReason
 from anabranch.engine.rules.stimuli import Failed, FunctionBlocked, NodeResult
 from anabranch.engine.rules.verify.finding import FindingCode
@@ -141,6 +143,14 @@ def test_a_log_that_cannot_be_read_is_named_and_the_others_are_verified(
     assert f"row 3: ROW_UNREADABLE: row 3 of the log of run {recorded[0]} cannot be read: JSONDecodeError" in one.out
     assert [each["instanceID"] for each in every.document["faulty"]] == [recorded[0]]
 
+    change("UPDATE workflow_instance_logs SET event_type = 'OF_ANOTHER_PROGRAM' WHERE instance_id = ? AND seq = 3",
+           recorded[0])  # fmt: skip
+    every = anabranch("verify", "--all", "--json")
+    assert (every.code, every.document["runs"]) == (1, 3), (
+        "a run whose row of a log is of no known type cannot be shown"
+    )
+    assert [each["instanceID"] for each in every.document["faulty"]] == [recorded[0]]
+
 
 def test_a_coded_run_is_held_against_its_function(anabranch: Command, recorded: list[str]) -> None:
     Path("app.py").write_text(SHOP.replace('"charge", charge', '"pay", charge'))
@@ -209,6 +219,25 @@ async def test_an_open_run_may_be_about_to_end_or_wait_for_other_code(
     assert verified.findings == ()
     assert len(verified.notes) == len(notes)
     assert all(part in note for part, note in zip(notes, verified.notes, strict=True))
+
+
+@pytest.mark.parametrize("interruption", [asyncio.CancelledError, SystemExit, GeneratorExit])
+async def test_a_function_that_raises_an_interruption_is_held_against_its_log(
+    interruption: type[BaseException],
+) -> None:
+    async def interrupts(ctx: Any, input: Any) -> None:
+        await ctx.step.run("charge", print)
+        raise interruption("mine")
+
+    failure = RunError("HANDLER_ERROR", qualified_name(interruption), "mine")
+    run = Coded().then(done("charge"), function(Failed(failure, retryable=False)))
+    history = RecordedHistory(run.head, run.status.value, {"workflowOptions": {}}, run.log)
+
+    verified = await verify_history(history, builtin_types(), WorkflowRegistry([Workflow("spec", 1, interrupts, {})]))
+    otherwise = await verify_history(history, builtin_types(), WorkflowRegistry([Workflow("spec", 1, returns, {})]))
+
+    assert (verified.findings, verified.notes) == ((), ())
+    assert [finding.code for finding in otherwise.findings] == [FindingCode.STEP_DIFFERS]
 
 
 async def test_an_open_run_that_waits_is_not_about_to_end() -> None:
@@ -335,6 +364,32 @@ def test_histories_are_files(anabranch: Command, write: Write, recorded: list[st
     assert anabranch("verify", *files).code == 0
     assert anabranch("replay", "--graph", "draft.json", *files, "--json").document["different"] == 1
     assert anabranch("replay", "--code", "app.py", "--history", "one.json", "--json").document["same"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change_log", "verified", "replayed"),
+    [
+        (lambda log: log.pop(1), (1, "SEQ_BROKEN"), (0, "its log is not as defined (row ")),
+        (lambda log: log[0].update(payload=7), (1, "ROW_UNREADABLE"), (0, "its log is not as defined (row 1")),
+        (lambda log: log[1].update(seq="2"), (2, "/log/1: seq is '2'"), (2, "/log/1: seq is '2'")),
+        (lambda log: log[1].pop("scope"), (2, "/log/1: 'scope' is missing"), (2, "/log/1: 'scope' is missing")),
+    ],
+)
+def test_a_history_that_somebody_changed_is_named_and_no_defect_of_ours(
+    anabranch: Command,
+    recorded: list[str],
+    change_log: Callable[[list[Any]], object],
+    verified: tuple[int, str],
+    replayed: tuple[int, str],
+) -> None:
+    document = json.loads(anabranch("runs", "export", recorded[2]).out)
+    change_log(document["log"])
+    Path("changed.json").write_text(json.dumps(document))
+    of_verify = anabranch("verify", "--history", "changed.json", "--import", "app.py")
+    of_replay = anabranch("replay", "--code", "app.py", "--history", "changed.json")
+    for told, (code, words) in ((of_verify, verified), (of_replay, replayed)):
+        assert told.code == code
+        assert words in told.out + told.err
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "{", '{"run": {}, "definition": {}, "log": []}'])

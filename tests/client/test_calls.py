@@ -24,7 +24,7 @@ from anabranch.errors import (
     TooManySignals,
     ValueNotStorable,
 )
-from anabranch.run_requests import StartOptions
+from anabranch.run_requests import StartOptions, retry_options
 from tests.certificates import certificate_for
 from tests.client.serving import scripted
 
@@ -243,3 +243,9 @@ def test_the_caller_is_light() -> None:
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert printed.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("unknown", ["steps", "deadline_ms", "key"])
+def test_an_argument_that_a_retry_does_not_take_is_named_with_those_that_it_takes(unknown: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"no argument '{unknown}'; it takes reason, all_failed_steps, new_keys"):
+        retry_options({unknown: 1})  # type: ignore[misc]

@@ -369,6 +369,16 @@ async def test_children_that_have_completed_are_reused_by_their_output(make_proc
     assert after["output"] == ["third 2", "own 3"], "another child was started"
 
 
+async def test_a_fork_from_before_the_first_step_says_that_this_runs_at_once(make_process: MakeProcess) -> None:
+    process = await make_process(line)
+    run = await ended(process, "fork-line", "COMPLETED")
+    planned = await fork(process, run, at={"seq": 1}, dryRun=True)
+    assert [(each["nodeID"], each["because"], each["effect"]) for each in planned["run"]] == [
+        ("first", "AFTER_CUT", "again")
+    ]
+    assert (planned["reuse"], names(planned["undecided"])) == ([], ["second", "third"])
+
+
 async def test_a_fork_that_would_execute_nothing_is_refused_beforehand(make_process: MakeProcess) -> None:
     process = await make_process(line)
     run = await ended(process, "fork-line", "COMPLETED")

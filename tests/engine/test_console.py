@@ -50,6 +50,30 @@ async def test_lines_below_the_level_are_not_kept_and_secrets_never_are() -> Non
     assert isinstance(origin.log, logging.Logger)
 
 
+async def test_a_value_that_cannot_be_shown_does_not_fail_who_logs_it() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+        __repr__ = __str__
+
+    rows = Rows()
+    console = console_of(rows)
+    await console.start()
+    log = origin_of(console).log
+    log.info("of %s", Mute())
+    log.warning(Mute())
+    try:
+        raise Mute
+    except Mute:
+        log.exception("it broke")
+    await console.stop()
+
+    assert rows.texts[0] == "'of %s' with <tuple that cannot be shown>"
+    assert rows.texts[1] == "<Mute that cannot be shown>"
+    assert rows.texts[2].endswith("Mute: <Mute that cannot be shown>")
+
+
 async def test_progress_is_kept_where_nothing_is_said() -> None:
     rows = Rows()
     console = console_of(rows)

@@ -118,3 +118,49 @@ def test_what_the_engine_refuses_has_no_traceback() -> None:
     failure = _raised(refuse)
     failure.__traceback__ = None
     assert not lines_of_the_author(failure)
+
+
+def test_what_a_group_holds_is_told_with_its_frames() -> None:
+    def fails() -> None:
+        raise BaseExceptionGroup("two", [_raised(lambda: _explode("one")), ExceptionGroup("in", [KeyError("hunter2")])])
+
+    text = lines_of_the_author(_raised(fails), mask=Masker(["hunter2"]).text)
+    assert "1 of 2 in the group, ValueError: one\n  File" in text and "in _explode" in text
+    assert "2 of 2 in the group, KeyError: '***'\n" in text
+
+
+def test_a_group_keeps_its_frames_though_secrets_were_masked() -> None:
+    masker = Masker(["hunter2"])
+
+    def masked() -> None:
+        try:
+            raise BaseExceptionGroup("two", [_raised(lambda: _explode("password hunter2"))])
+        except ExceptionGroup as failure:
+            masker.reraise(failure)
+
+    failure = _raised(masked)
+    assert isinstance(failure, NodeFailure)
+    text = lines_of_the_author(failure, mask=masker.text)
+    assert "in the group, ValueError: password ***" in text and "hunter2" not in text
+
+
+def test_what_was_being_handled_and_notes_are_told() -> None:
+    def fails() -> None:
+        try:
+            _explode("first")
+        except ValueError:
+            second = RuntimeError("second")
+            second.add_note("of order 7")
+            raise second  # noqa: B904 -- as authors write it
+
+    text = lines_of_the_author(_raised(fails))
+    assert "note: of order 7\nraised while handling ValueError: first\n  File" in text
+
+
+def test_an_exception_with_broken_attributes_has_no_traceback_and_fails_nothing() -> None:
+    class Broken(Exception):
+        @property
+        def __traceback__(self) -> Any:  # type: ignore[override]
+            raise RuntimeError("not even this")
+
+    assert not lines_of_the_author(Broken())

@@ -89,7 +89,7 @@ async def test_a_node_that_was_not_reached_names_the_edges_that_are_open_and_wha
     (reason,) = found["waitsFor"]
     assert (reason["kind"], reason["nodeID"], reason["status"]) == ("node", "approve", "waiting")
     assert [each["kind"] for each in reason["why"]] == ["signal"]
-    assert found["sentence"] == "'join' has not run yet: it waits for 'approve' (0 live, 1 dead, 2 open edges)."
+    assert found["sentence"] == "'join' has not run yet: it waits for 'approve' (edges: 0 live, 1 dead, 2 open)."
     further = await why(served, run, "end")
     assert further["waitsFor"][0]["nodeID"] == "join"
     assert further["waitsFor"][0]["why"][0]["nodeID"] == "approve"
@@ -262,7 +262,7 @@ async def test_a_suspended_run_says_so_first_and_what_it_waited_for(served: Serv
         assert (first["kind"], first["reason"]) == ("paused", "PAUSED")
         assert {"message", "hint", "since"} <= first.keys()
         assert further["nodeID"] == "approve"
-        assert "The run is suspended since" in found["sentence"]
+        assert "The run has been suspended since" in found["sentence"]
 
 
 async def test_an_iteration_that_has_not_begun_waits_for_room_beside_the_open_ones(served: Served):

@@ -34,7 +34,7 @@ async def test_a_paused_workflow_keeps_its_starts_pending_and_says_so_everywhere
     assert listed["pausedBy"] == run["pausedBy"]
     why = (await served.ask("GET", f"/v1/runs/{instance_id}/why")).json
     assert why["waitsFor"][0] == {"kind": "paused", "paused": "workflow", **paused.json["paused"]}
-    assert why["sentence"].startswith("The workflow is paused since ")
+    assert why["sentence"].startswith("The workflow has been paused since ")
     why = (await served.ask("GET", f"/v1/runs/{instance_id}/nodes/start/why")).json
     assert why["waitsFor"][0]["kind"] == "paused"
 
@@ -113,3 +113,14 @@ async def test_the_client_of_a_server_has_these_verbs(served: Served):
         assert await gateway.resume_workflow("triage") == named | {"paused": None}
         assert (await gateway.pause_tenant())["paused"] is not None
         assert await gateway.resume_tenant() == {"paused": None}
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+async def test_options_in_the_body_are_refused_instead_of_ignored(served: Served, verb: str):
+    await served.save(echo("triage"))
+    instance_id = await served.start("triage")
+    for path in (f"/v1/runs/{instance_id}/{verb}", f"/v1/workflows/triage/{verb}", f"/v1/{verb}"):
+        refused = await served.ask("POST", path, json={"children": False})
+        assert (refused.status, refused.code) == (422, "INVALID_REQUEST")
+        assert refused.json["error"]["details"][0]["pointer"] == "/children"
+    assert (await served.ask("POST", f"/v1/{verb}", json={})).status == 200

@@ -318,6 +318,18 @@ async def test_what_cannot_be_retried_says_why(served: Served):
     assert (await retry(served, run, reason="x" * 5_000)).status == 422
 
 
+async def test_a_run_whose_deadline_was_over_before_it_began_needs_another_one(served: Served):
+    await served.save(echo("late"))
+    run = await served.ended(await served.start("late", deadlineAt="2020-01-01T00:00:00Z"))
+    assert run["error"]["code"] == "DEADLINE_EXCEEDED"
+    for dry_run in (True, False):
+        refused = await retry(served, run, dryRun=dry_run)
+        assert (refused.status, refused.code) == (409, "RETRY_WOULD_REPEAT")
+        assert "`deadline`" in refused.json["error"]["hint"]
+    assert (await retry(served, run, deadline="2h")).status == 200
+    assert (await served.ended(run["instanceID"]))["status"] == "COMPLETED"
+
+
 async def test_the_deadline_of_a_retry_is_any_duration_above_zero(served: Served):
     await served.save(calling("parent", "later"))
     run = await failed(served, "parent")

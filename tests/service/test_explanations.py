@@ -10,7 +10,7 @@ from typing import Any
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import NewVersion
 from anabranch.engine.rules.coded.names import StepKind
-from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.stimuli import StepCancelled
 from anabranch.handlers.registry import builtin_types
 from anabranch.service.definitions.checks import Checks
@@ -20,7 +20,7 @@ from anabranch.service.explanations.why import why_node, why_run
 from anabranch.testing.memory_store.memory_store import MemoryDatabase, MemoryStore
 from tests.conformance.building import TENANT, new_run
 from tests.spec.coded import Coded, blocked, done, report, sleeps, suspended
-from tests.spec.drawings import condition, drawn, writes
+from tests.spec.drawings import condition, drawn, loop, writes
 from tests.spec.scenario import Scenario, asks_for, completed, failed, given
 
 SIGNAL = {"type": "waitForEvent", "config": {"event": "go"}}
@@ -106,6 +106,20 @@ async def test_a_loop_is_shown_pass_by_pass_as_of_each_row():
     assert all(earlier.keys() <= later.keys() for earlier, later in itertools.pairwise(statuses))
     assert (shown[-1]["waits"][0]["nodeID"], shown[-1]["waits"][0]["scope"]) == ("ask", "ask#2")
     assert (await asked.at(len(shown), "ask#2"))["ctx"]["answer"] == {"n": 1}
+
+
+LOOPED = drawn("start>each, each.loop>work, work>each, each.done>after", each=loop(), work=writes("x"))
+
+
+async def test_a_node_of_an_iteration_was_decided_by_the_opening_of_its_loop_not_by_its_end():
+    run = given(LOOPED, [7]).then(completed("start"), completed("each", [7]), completed("each[0]/work"))
+    asked = await stored(LOOPED, run)
+    (opening,) = [row.seq for row in run.log if row.type is EventType.LOOP_OPENED]
+    work, after = await asked.why("work", "each[0]"), await asked.why("after")
+    assert [(each["nodeID"], each["handle"], each["seq"]) for each in work["decidedBy"]] == [("each", "loop", opening)]
+    assert [(edge["handle"], edge["seq"]) for edge in work["edges"]] == [("loop", opening)]
+    assert [(edge["handle"], edge["verdict"]) for edge in after["edges"]] == [("done", "live")]
+    assert after["edges"][0]["seq"] > opening
 
 
 MAPPED = drawn("start>ask, ask>done", ask={**SIGNAL, "forEach": "{{ctx.input}}", "outputVariable": "answers"})

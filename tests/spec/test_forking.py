@@ -15,13 +15,13 @@ from anabranch.engine.rules.event_payloads import SignalReceived, read_input
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.repair.fork_plan import ForkCut, ForkPlan, RecordedRun, plan_fork
-from anabranch.engine.rules.stimuli import Started
+from anabranch.engine.rules.stimuli import EvaluationDue, Started
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.verify.check_log import check_log as check_definition
 from anabranch.errors import ForkRefused
 from anabranch.histories.graph_replay import replay_graph
 from tests.spec import scenario
-from tests.spec.drawings import TYPES, TypesWith, broken, condition, drawn
+from tests.spec.drawings import TYPES, TypesWith, broken, condition, drawn, loop
 from tests.spec.laws import check_log
 from tests.spec.scenario import Scenario, asks_for, begun, completed, failed, signal
 from tests.spec.shapes import random_shape
@@ -163,6 +163,16 @@ def test_kept_signals_go_along_with_their_keys() -> None:
 def test_a_fork_that_would_run_nothing_is_refused() -> None:
     with pytest.raises(ForkRefused):
         fork(begun(LINE).completed("a", "b", "c"))
+
+
+def test_a_chosen_node_that_is_computed_is_named() -> None:
+    asks = {"type": "waitForEvent", "config": {"event": "go"}}
+    looped = drawn("start>each, each.loop>ask, ask>each", each=loop(), ask=asks)
+    run = scenario.given(looped, {"items": [1]}, evaluates=True).then(EvaluationDue()).completed("each[0]/ask")
+    made, _ = fork(run, chosen=[("each", None), ("ask", None)])
+    assert (made.computed, keys(made.run)) == (["each"], ["each[0]/ask"])
+    with pytest.raises(ForkRefused, match="computed and not executed: 'each'"):
+        fork(run, chosen=[("each", None)])
 
 
 def test_finished_iterations_are_reused() -> None:

@@ -18,7 +18,7 @@ def test_a_pause_is_one_row_and_says_why():
     assert happened.payload("INSTANCE_SUSPENDED") == {
         "reason": "PAUSED",
         "message": "paused by Ada",
-        "hint": "Resume it when it is to go on.",
+        "hint": "Resume it when it should continue.",
     }
     assert happened.stops == [], "what is under way is let end"
     assert run.status == "SUSPENDED"

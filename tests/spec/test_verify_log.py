@@ -10,6 +10,7 @@ import pytest
 
 from anabranch.engine.rules.coded.names import Mark, StepKind
 from anabranch.engine.rules.events import Event, EventType
+from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.stimuli import (
     AwaitsSignal,
     EvaluationDue,
@@ -23,7 +24,8 @@ from anabranch.engine.rules.verify.check_log import check_log
 from anabranch.engine.rules.verify.finding import FINDINGS_MAX
 from anabranch.errors import RunError
 from tests.spec.coded import Coded, broken, done, function, report, returned, sleeps, suspended
-from tests.spec.drawings import drawn
+from tests.spec.drawings import TYPES, TypesWith, drawn
+from tests.spec.drawings import broken as broken_type
 from tests.spec.scenario import HANDED_OVER, Scenario, asks_for, begun, completed, failed, given, signal
 
 ORDER = drawn(
@@ -183,6 +185,14 @@ CORRUPTIONS: dict[str, tuple[Corrupt, str]] = {
 def test_a_good_log_has_no_finding() -> None:
     run = order()
     assert codes(run, run.log) == set()
+
+
+def test_a_node_of_a_type_that_is_not_known_here_may_leave_by_any_handle() -> None:
+    document = drawn("start>a, a>b", a={"type": "broken"}, b={"type": "broken"})
+    types = TypesWith(broken_type(handles=lambda config: ("default", "loud")))
+    run = begun(compile_plan(document, types, evaluates=False)).then(completed("a"), completed("b", handle="loud"))
+    findings = check_log(compile_plan(document, TYPES, evaluates=False), run.head, run.log)
+    assert findings == []
 
 
 def test_every_prefix_of_a_log_that_ends_with_a_transaction_has_no_finding() -> None:

@@ -20,17 +20,18 @@ from anabranch.cli.user_code import import_user_code
 from anabranch.deferred import deferred
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.run_filter import RunFilter
-from anabranch.errors import InvalidRequest
+from anabranch.errors import AnabranchError, InvalidRequest
 from anabranch.json_input import read_workflow_file
 
 if TYPE_CHECKING:
     from anabranch.client.gateway import Gateway
     from anabranch.engine.rules.graph import validate
-    from anabranch.histories import replays
+    from anabranch.histories import replays, verification
     from anabranch.histories.recorded_history import RecordedHistory
 else:
     replays = deferred("anabranch.histories.replays")
     validate = deferred("anabranch.engine.rules.graph.validate")
+    verification = deferred("anabranch.histories.verification")
 
 EXIT_ANOTHER_WAY = 1
 
@@ -139,15 +140,28 @@ async def _replayed(draft: _Draft, histories: AsyncIterator[RecordedHistory]) ->
         if history.is_coded is (draft.definition is not None):
             left_out += 1
             continue
-        if draft.definition is None:
-            with redirect_stdout(io.StringIO()):  # what the function prints, it has printed when the run was executed
-                found = await replays.replay_on_code(history)
-        else:
-            found = replays.replay_on_graph(history, draft.definition, draft.node_types)
+        found = await _replayed_one(draft, history)
         counts[found.agreement.value] += 1
         if found.agreement.value != "same" or found.differences:
             listed.append(found.as_json())
     return {"runs": sum(counts.values()), **counts, "leftOut": left_out, "listed": listed}
+
+
+async def _replayed_one(draft: _Draft, history: RecordedHistory) -> replays.ReplayedRun:
+    try:
+        if draft.definition is not None:
+            return replays.replay_on_graph(history, draft.definition, draft.node_types)
+        with redirect_stdout(io.StringIO()):  # what the function prints, it has printed when the run was executed
+            return await replays.replay_on_code(history)
+    except AnabranchError:
+        raise
+    except Exception:
+        verified = await verification.verify_history(history, draft.node_types)
+        if not verified.findings:
+            raise
+        first = verified.findings[0]
+        message = f"its log is not as defined (row {first.seq}: {first.message}): `anabranch verify` has all of it"
+        return replays.undecided(history, message)
 
 
 _WORDS = {"same": "would take the same path", "different": "would take another path", "unknown": "undecided"}

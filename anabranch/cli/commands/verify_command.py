@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anabranch.cli.histories import HistoryFiles, find_node_types, histories_in, history_of, run_ids
+from anabranch.cli.histories import HistoryFiles, find_node_types, histories_in, history_of, listed_runs
 from anabranch.cli.options import Imports
 from anabranch.cli.output import counted, print_document, print_line
 from anabranch.cli.target import TargetOptions, open_target
@@ -68,22 +68,24 @@ async def _asked(
         yield await _read(gateway, instance_id)
         return
     for test in (False, True) if workflow is None else (False,):  # test runs are of no workflow
-        async for each in run_ids(gateway, RunFilter(workflow=workflow, test=test)):
+        async for run in listed_runs(gateway, RunFilter(workflow=workflow, test=test)):
             try:
-                yield await _read(gateway, each)
+                yield await _read(gateway, run["instanceID"], run)
             except NotFound:
                 continue  # removed meanwhile
 
 
-async def _read(gateway: Gateway, instance_id: str) -> RecordedHistory | verification.RunVerification:
-    """The history of a run; if its log cannot be read, the finding that says so."""
+async def _read(
+    gateway: Gateway, instance_id: str, listed: dict[str, Any] | None = None
+) -> RecordedHistory | verification.RunVerification:
+    """The history of a run; if its log cannot be read, the finding that says so. `listed`: the run as in lists."""
     try:
         return await history_of(gateway, instance_id)
     except Exception as unreadable:
         known = isinstance(unreadable, AnabranchError) and unreadable.code != AnabranchError.code
-        if known and not isinstance(unreadable, LogUnreadable):
+        if known and not isinstance(unreadable, LogUnreadable | InvalidRequest):
             raise
-        return verification.unreadable(await gateway.get_run(instance_id), unreadable)
+        return verification.unreadable(listed or await gateway.get_run(instance_id), unreadable)
 
 
 async def _verified(

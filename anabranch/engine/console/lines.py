@@ -202,7 +202,7 @@ class ActivationLog(logging.Logger):
         text = _formatted(msg, args)
         failure = _failure(exc_info) if exc_info else None
         if failure is not None:
-            text += f"\n{lines_of_the_author(failure)}{type(failure).__name__}: {failure}"
+            text += f"\n{lines_of_the_author(failure)}{type(failure).__name__}: {_shown(failure, str)}"
         text = origin.mask(text)
         console = origin.console
         passes_on = self.propagate and _parent.isEnabledFor(level) and (console is None or _parent.hasHandlers())
@@ -304,7 +304,14 @@ def _formatted(msg: object, args: Any) -> str:
             return formatted
         return str(text % (first if isinstance(first, Mapping) and first else args))
     except Exception:  # noqa: BLE001 -- `logging` does not raise where a line does not fit its arguments
-        return f"{msg!r} with {args!r}"
+        return f"{_shown(msg, repr)} with {_shown(args, repr)}" if args else _shown(msg, repr)
+
+
+def _shown(value: object, how: Callable[[object], str]) -> str:
+    try:
+        return how(value)
+    except Exception:  # noqa: BLE001 -- user code's __str__ and __repr__
+        return f"<{type(value).__name__} that cannot be shown>"
 
 
 def _failure(given: Any) -> BaseException | None:

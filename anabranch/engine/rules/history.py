@@ -131,6 +131,8 @@ class ActivationView:
     """How many iterations a loop has in all; None: it has a condition, or its payload was not read."""
     has_iterated: bool = False
     """A loop that opened an iteration."""
+    opened_seq: int = 0
+    """The row in which a loop began to iterate; its latest is that of its end."""
     next_handle: str | None = None
     output_variable: str | None = None
     is_pinned: bool = False
@@ -330,7 +332,7 @@ class History:
         elif type_ is _WAITING:
             self._waits(activation, event)
         elif type_ is _LOOP_OPENED:
-            activation.status, activation.is_loop = _RUNS, True
+            activation.status, activation.is_loop, activation.opened_seq = _RUNS, True, event.seq
             if event.payload.value:  # else it was not read
                 activation.iterations = event.payload.value.get("count")
         else:

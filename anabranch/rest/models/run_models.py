@@ -206,6 +206,10 @@ class StartTestRun(GraphModel):
     )
 
 
+class NoOptions(RequestModel):
+    """Nothing: options of this call are in its path and query."""
+
+
 class CancelRun(RequestModel):
     """Why a run is cancelled."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anabranch.errors import HookPathTaken, NotFound, WorkflowIsCoded
 from anabranch.keys.access import Role
+from anabranch.rest.models.run_models import NoOptions
 from anabranch.rest.models.workflow_models import ActivationModel, ActiveVersion, TenantPause, WorkflowPause
 from anabranch.rest.routes.route import Reply, RouteCall, RouteTable
 from anabranch.service.definitions.workflow_view import tenant_pause, workflow_pause
@@ -28,7 +29,7 @@ async def activate_version(call: RouteCall) -> Reply:
     return Reply({"workflowID": active.workflow_id, "name": active.name, "activeVersion": active.active_version})
 
 
-@_OF_WORKFLOW.post("/pause", Role.EDITOR, {200: WorkflowPause})
+@_OF_WORKFLOW.post("/pause", Role.EDITOR, {200: WorkflowPause}, body=NoOptions, body_required=False)
 async def pause_workflow(call: RouteCall) -> Reply:
     """Pause all runs of a workflow.
 
@@ -42,7 +43,7 @@ async def pause_workflow(call: RouteCall) -> Reply:
     return Reply(workflow_pause(*found))
 
 
-@_OF_WORKFLOW.post("/resume", Role.EDITOR, {200: WorkflowPause})
+@_OF_WORKFLOW.post("/resume", Role.EDITOR, {200: WorkflowPause}, body=NoOptions, body_required=False)
 async def resume_workflow(call: RouteCall) -> Reply:
     """Resume the runs of a paused workflow.
 
@@ -63,7 +64,7 @@ async def get_pause(call: RouteCall) -> Reply:
     return Reply(tenant_pause(await call.services.workflows.pause_of_tenant(tenant_id=call.tenant_id)))
 
 
-@ROUTES.post("/v1/pause", Role.ADMIN, {200: TenantPause}, tag="runs")
+@ROUTES.post("/v1/pause", Role.ADMIN, {200: TenantPause}, body=NoOptions, body_required=False, tag="runs")
 async def pause_tenant(call: RouteCall) -> Reply:
     """Pause all runs of the tenant.
 
@@ -73,7 +74,7 @@ async def pause_tenant(call: RouteCall) -> Reply:
     return Reply(tenant_pause(pause))
 
 
-@ROUTES.post("/v1/resume", Role.ADMIN, {200: TenantPause}, tag="runs")
+@ROUTES.post("/v1/resume", Role.ADMIN, {200: TenantPause}, body=NoOptions, body_required=False, tag="runs")
 async def resume_tenant(call: RouteCall) -> Reply:
     """Resume all runs of the tenant.
 

@@ -39,6 +39,7 @@ from anabranch.rest.models.run_models import (
     ChildrenQuery,
     Deletion,
     Delivered,
+    NoOptions,
     Rerun,
     Run,
     RunList,
@@ -229,7 +230,15 @@ async def rerun_run(call: RouteCall) -> Reply:
     return await _started(call, started)
 
 
-@_OF_RUN.post("/pause", Role.OPERATOR, {200: RunStateModel}, query=ChildrenQuery, errors=(RunIsTerminal,))
+@_OF_RUN.post(
+    "/pause",
+    Role.OPERATOR,
+    {200: RunStateModel},
+    body=NoOptions,
+    body_required=False,
+    query=ChildrenQuery,
+    errors=(RunIsTerminal,),
+)
 async def pause_run(call: RouteCall) -> Reply:
     """Suspend a run until it is resumed.
 
@@ -243,7 +252,15 @@ async def pause_run(call: RouteCall) -> Reply:
     return Reply({"instanceID": instance_id, "status": status.value})
 
 
-@_OF_RUN.post("/resume", Role.OPERATOR, {200: RunStateModel}, query=ChildrenQuery, errors=(RunIsTerminal,))
+@_OF_RUN.post(
+    "/resume",
+    Role.OPERATOR,
+    {200: RunStateModel},
+    body=NoOptions,
+    body_required=False,
+    query=ChildrenQuery,
+    errors=(RunIsTerminal,),
+)
 async def resume_run(call: RouteCall) -> Reply:
     """Resume a suspended run.
 

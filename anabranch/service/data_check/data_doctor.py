@@ -16,6 +16,7 @@ from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import InstanceRow, Loaded
 from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, new_state
 from anabranch.engine.rules.graph.node_types import NodeTypes
+from anabranch.engine.store.sql.data_checks import UnreadableRun
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import AnabranchError, LogUnreadable, NotFound, StoreUnavailable
 from anabranch.service.data_check.data_finding import DataFault, DataFinding
@@ -74,17 +75,22 @@ class DataDoctor:
         after: str | None = _FIRST_ID
         while after is not None:
             rows = await self._store.runs_after(after, limit=RUNS_AT_ONCE)
-            for batch in _batches(rows):
+            self._report_unreadable([row for row in rows if isinstance(row, UnreadableRun)], report)
+            for batch in _batches([row for row in rows if not isinstance(row, UnreadableRun)]):
                 report.runs += len(batch)
                 report.rows += sum(row.last_seq for row in batch)
                 report.add(await self._confirmed([row.head.instance_id for row in batch]))
             progress(report.runs)
-            after = rows[-1].head.instance_id if len(rows) == RUNS_AT_ONCE else None
+            after = _id_of(rows[-1]) if len(rows) == RUNS_AT_ONCE else None
         report.add(await self._orphans())
         report.add(await self._values())
         report.add(await self._counters())
         report.add(await self._schema())
         return report
+
+    def _report_unreadable(self, rows: Sequence[UnreadableRun], report: DataReport) -> None:
+        report.runs += len(rows)
+        report.add([DataFinding(DataFault.RUN_UNREADABLE, row.message, row.instance_id) for row in rows])
 
     # -- runs -----------------------------------------------------------------------------
     async def _confirmed(self, instance_ids: list[str]) -> list[DataFinding]:
@@ -170,6 +176,9 @@ class DataDoctor:
             raise
         except AnabranchError as refusal:
             note(DataFault.DEFINITION_MISSING, f"its definition cannot be compiled: {refusal.message}", None)
+        except Exception as unreadable:  # noqa: BLE001 -- see _loaded
+            message = f"its definition cannot be read: {type(unreadable).__name__}: {unreadable}"
+            note(DataFault.DEFINITION_MISSING, message, None)
         return None
 
     # -- what belongs to no run -----------------------------------------------------------
@@ -183,8 +192,8 @@ class DataDoctor:
                 if instance_id not in stored:
                     message = f"there are rows of the log of run {instance_id}, and no such run"
                     found.append(DataFinding(DataFault.LOG_ORPHANED, message, instance_id))
-        for workflow_id, name, version in await self._store.missing_versions(limit=FINDINGS_MAX):
-            message = f"workflow '{name}' ({workflow_id}) has no version {version}, which is its newest"
+        for workflow_id, name, version, which in await self._store.missing_versions(limit=FINDINGS_MAX):
+            message = f"workflow '{name}' ({workflow_id}) has no version {version}, which is its {which} one"
             found.append(DataFinding(DataFault.DEFINITION_MISSING, message))
         return found
 
@@ -242,6 +251,10 @@ class _FindingCollector:
 
     def __call__(self, fault: DataFault, message: str, seq: int | None) -> None:
         self._found.append(DataFinding(fault, message, self._instance_id, seq))
+
+
+def _id_of(row: InstanceRow | UnreadableRun) -> str:
+    return row.instance_id if isinstance(row, UnreadableRun) else row.head.instance_id
 
 
 def _batches(rows: Sequence[InstanceRow]) -> list[list[InstanceRow]]:

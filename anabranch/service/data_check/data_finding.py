@@ -10,6 +10,7 @@ from typing import Any
 class DataFault(StrEnum):
     """A broken promise about stored data."""
 
+    RUN_UNREADABLE = "RUN_UNREADABLE"
     LOG_BROKEN = "LOG_BROKEN"
     LOG_UNREADABLE = "LOG_UNREADABLE"
     LOG_ORPHANED = "LOG_ORPHANED"
@@ -41,6 +42,7 @@ _COPY = "Restore the database from a backup; or keep a copy of it (`anabranch ba
 _TOUCH = "Pause and resume the run: a worker looks at it then."
 
 HINTS: dict[DataFault, str] = {
+    DataFault.RUN_UNREADABLE: "Restore the row from a backup; until then lists with this run fail, too.",
     DataFault.LOG_BROKEN: _RESTORE,
     DataFault.LOG_UNREADABLE: _COPY,
     DataFault.LOG_ORPHANED: "`anabranch purge` removes logs of runs that are not there.",

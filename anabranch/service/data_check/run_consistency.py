@@ -124,13 +124,13 @@ def _row_and_state(row: InstanceRow, state: AnyState) -> Iterator[tuple[DataFaul
 
 
 def family(
-    row: InstanceRow, state: AnyState | None, others: Mapping[str, InstanceRow], *, now: int, note: Note
+    row: InstanceRow, state: AnyState | None, others: Mapping[str, InstanceRow | None], *, now: int, note: Note
 ) -> None:
     """Compare a row with those of its parent and of the children that it waits for."""
     parent = None if row.head.parent_id is None else others.get(row.head.parent_id)
     if parent is not None:
         _parent(row, parent, now=now, note=note)
-    elif row.head.parent_waits and not row.status.is_terminal:
+    elif row.head.parent_waits and not row.status.is_terminal and row.head.parent_id not in others:
         note(DataFault.CHILD_ABANDONED, f"it is awaited by run {row.head.parent_id}, which is not stored", None)
     for child_id in () if state is None or state.is_terminal else state.children:
         if child_id not in others:
@@ -145,7 +145,9 @@ def _parent(row: InstanceRow, parent: InstanceRow, *, now: int, note: Note) -> N
         note(DataFault.CHILD_ABANDONED, f"it is awaited by run {head.parent_id}, which is {parent.status.value}", None)
 
 
-def parents_to_wake(state: AnyState, row: InstanceRow, others: Mapping[str, InstanceRow], *, now: int) -> Iterator[str]:
+def parents_to_wake(
+    state: AnyState, row: InstanceRow, others: Mapping[str, InstanceRow | None], *, now: int
+) -> Iterator[str]:
     """Children that have ended although the run is parked as if they had not."""
     parked = row.worker_id is None and (row.available_at is None or row.available_at > now)
     if parked and state.suspension is None and not state.is_terminal:

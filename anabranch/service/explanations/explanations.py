@@ -101,9 +101,13 @@ class Explanations:
         else:
             known = (node_id, scope) in run.activations
         if not known:
+            is_drawn = isinstance(run.plan, Plan)
             raise NotFound(
-                f"run {instance_id} has no node {node_id!r}" + (f" in scope {scope!r}" if scope else ""),
-                hint="Nodes that cannot be reached are not part of a run.",
+                f"run {instance_id} has no {'node' if is_drawn else 'step'} {node_id!r}"
+                + (f" in scope {scope!r}" if scope else ""),
+                hint="Nodes that cannot be reached are not part of a run."
+                if is_drawn
+                else "Steps are part of a run once its function has asked for them.",
             )
         circumstances = await self._owner_and_pause(row)
         found = await self._checks.run(tenant_id, lambda: why.why_node(run, node_id, scope, **circumstances))

@@ -15,7 +15,7 @@ import orjson
 
 from anabranch.engine.rules.drawn.drawn_state import InstanceState
 from anabranch.engine.rules.drawn.scopes import base_of, pass_path
-from anabranch.engine.rules.events import ELSE_HANDLE, ActivationKey, Status, SuspendReason
+from anabranch.engine.rules.events import ELSE_HANDLE, LOOP_HANDLE, ActivationKey, Status, SuspendReason
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
 from anabranch.engine.rules.graph.pools import DEFAULT_POOL
 from anabranch.engine.rules.history import ActivationStatus, ActivationView, loop_of
@@ -371,16 +371,24 @@ def _who_abandoned(run: RunAsOf, scope: str) -> ActivationView | None:
 
 
 def _decider(run: RunAsOf, source: ActivationView, handle: str) -> _Json:
+    seq, taken = _row_and_handle(source, handle)
     found: _Json = {
         "nodeID": source.node_id,
         "scope": source.scope,
-        "seq": source.seq,
-        "handle": source.next_handle,
+        "seq": seq,
+        "handle": taken,
         **_condition(run, source, handle),
     }
     if source.error is not None:
         found["error"] = {key: source.error.get(key) for key in ("code", "message")}
     return found
+
+
+def _row_and_handle(source: ActivationView, handle: str) -> tuple[int, str | None]:
+    """The row that decided an edge with this handle, and the exit taken then: a loop leaves by `loop` when it opens."""
+    if handle == LOOP_HANDLE and source.is_loop and source.has_iterated:
+        return source.opened_seq, handle
+    return source.seq, source.next_handle
 
 
 def _condition(run: RunAsOf, source: ActivationView, handle: str) -> _Json:
@@ -419,7 +427,7 @@ def _edge(run: RunAsOf, edge: Any, scope: str) -> _Json:
     source = run.activations.get((edge.source, scope))
     shown = {"edgeID": edge_id(edge), "from": edge.source, "handle": edge.handle, "verdict": verdict.value}
     if verdict is not Verdict.OPEN and source is not None:
-        shown["seq"] = source.seq
+        shown["seq"] = _row_and_handle(source, edge.handle)[0]
     return shown
 
 
@@ -480,7 +488,7 @@ def _sentence_of_unreached(run: RunAsOf, node_id: str, node: PlanNode | None, sc
     verdicts = [edge["verdict"] for edge in answer["edges"]]
     return (
         f"{name} has not run yet: it waits for {_listed(open_sources)} "
-        f"({verdicts.count('live')} live, {verdicts.count('dead')} dead, {verdicts.count('open')} open edges)."
+        f"(edges: {verdicts.count('live')} live, {verdicts.count('dead')} dead, {verdicts.count('open')} open)."
     )
 
 
@@ -505,11 +513,11 @@ def _reason_sentence(reason: _Json) -> str:
             return f"{name} has not finished the iteration {reason['iteration']}."
         case "paused" if "paused" in reason:
             goes_on = "nothing starts until it is resumed"
-            return f"The {reason['paused']} is paused since {reason['since']} by {reason['by']}: {goes_on}."
+            return f"The {reason['paused']} has been paused since {reason['since']} by {reason['by']}: {goes_on}."
         case "paused" | "suspended" if "reason" in reason:
             message = str(reason["message"]).rstrip(".")
             hint = f" {reason['hint']}" if reason["hint"] else ""
-            return f"The run is suspended since {reason['since']} ({reason['reason']}): {message}.{hint}"
+            return f"The run has been suspended since {reason['since']} ({reason['reason']}): {message}.{hint}"
         case "suspended":
             return "The code does not match the log, or no worker has it: see the run's note."
         case "limit":

@@ -50,6 +50,8 @@ class PlannedFork:
         if not row.status.is_terminal:
             run_id = row.head.instance_id
             warnings.append(f"run {run_id} is still open: what both of them execute happens twice")
+        for node_id in fork.computed:
+            warnings.append(f"{node_id!r} is computed and not executed: choose the nodes that shall run again")
         return {
             "plan": fork.digest,
             "at": self.options.at_seq or row.last_seq,

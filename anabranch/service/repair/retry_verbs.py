@@ -186,6 +186,11 @@ class RetryVerbs(RunVerbs):
         is_top = head.instance_id == family.top
         options = family.options
         length = options.deadline_ms if is_top and options.deadline_ms is not None else _deadline_ms(head, events)
+        if is_top and length == 0:
+            raise RetryWouldRepeat(
+                f"the deadline of run {head.instance_id} was over before it began, and would be again",
+                hint="Give the retry a `deadline`, such as 2h.",
+            )
         begins_at = max(family.now, head.available_at) if row.started_at is None else family.now
         family.reopenings.append(
             Reopening(

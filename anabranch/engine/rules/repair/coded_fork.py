@@ -81,6 +81,8 @@ class _CodedFork:
         self._attempts: dict[tuple[str, str, int], int] = {}
         """When rows have dispatched attempts, by name, scope and number of the attempt."""
         self._attempt = 0
+        self._begun_seq = 0
+        """Since when the function is called: the fork calls it at once, even if its cut is before that."""
         self._origins: tuple[str, ...] = ()
         """The runs that the recorded run was forked from itself."""
         self._reopened_seq = 0
@@ -123,7 +125,7 @@ class _CodedFork:
         if event.type is EventType.FORKED_FROM:
             self._origins = read_forked_from(event.payload).origins
         if event.type is EventType.NODE_DISPATCHED and event.node_id == FUNCTION_NODE_ID:
-            self._attempt = event.attempt
+            self._attempt, self._begun_seq = event.attempt, self._begun_seq or event.seq
         if event.node_id == FUNCTION_NODE_ID:
             return
         step = self._step_of(event)
@@ -153,7 +155,7 @@ class _CodedFork:
         steps = sorted(self._steps.values(), key=lambda step: step.first_row)
         for step in steps:
             because = self._why_not(step, causes)
-            follows = any(row in gone or row > self._last for row in step.mark.rows)
+            follows = any(row in gone or row > max(self._last, self._begun_seq) for row in step.mark.rows)
             if because is not None or follows:
                 self._because[step.key] = None if follows else because
                 gone.update(step.rows)

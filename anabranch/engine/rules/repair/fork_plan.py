@@ -97,6 +97,8 @@ class ForkPlan:
     signals: dict[str, int] = field(default_factory=dict)
     secrets: list[str] = field(default_factory=list)
     """Named by what is reused: they count by name, and their values may have changed."""
+    computed: list[str] = field(default_factory=list)
+    """Chosen nodes that are computed and never executed, so that choosing them repeats nothing."""
 
     @property
     def digest(self) -> str:
@@ -155,13 +157,16 @@ class _Fork:
                 break
         if state.is_terminal:
             if state.terminal is Status.COMPLETED:
-                raise ForkRefused("nothing would run: all outcomes of the recorded run are good for the new one")
+                computed = self._computed_choices()
+                but = f"; computed and not executed: {', '.join(map(repr, computed))}" if computed else ""
+                raise ForkRefused(f"nothing would run: all outcomes of the recorded run are good for the new one{but}")
             raise ForkRefused(f"the new run would fail at once: {_why_failed(state)}")
         for signal in self._kept if self._cut.signals else ():
             self._decide(signal)
         copied = len(self._kept) if self._cut.signals else 0
         plan.signals = {"copied": copied, "left": len(self._kept) - copied}
         self._describe()
+        plan.computed = self._computed_choices()
         forked = forked_from(self._source, self._cut.seq or self._source.log[-1].seq, reused=len(self._reused))
         add_row(plan, Event(state.last_seq + 1, EventType.FORKED_FROM, "", "", 0, forked.payload, self._now))
         check_size(plan, self._cut.log_limit)
@@ -196,6 +201,11 @@ class _Fork:
     def _old_key(self, key: ActivationKey) -> ActivationKey:
         """The key of this activation in the recorded run."""
         return _renamed(key, self._cut.renames)
+
+    def _computed_choices(self) -> list[str]:
+        nodes = ((old_id, self._source_plan.nodes.get(old_id)) for old_id in dict(self._cut.chosen))
+        listed = {each["nodeID"] for each in self._plan.run + self._plan.undecided}
+        return [old_id for old_id, node in nodes if node and (node.loop or node.evaluate) and old_id not in listed]
 
     # -- answering ------------------------------------------------------------------------
     def _decide(self, stimulus: Stimulus) -> None:

@@ -401,7 +401,7 @@ def taken_over(builder: AnyDecisionBuilder, acquired: LeaseAcquired) -> bool:
     return True
 
 
-PAUSED_HINT = "Resume it when it is to go on."
+PAUSED_HINT = "Resume it when it should continue."
 
 
 def suspend(builder: AnyDecisionBuilder, asked: PauseRequested) -> None:

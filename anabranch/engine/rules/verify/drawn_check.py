@@ -294,7 +294,7 @@ class DrawnCheck(RunCheck):
             self.check_wait_over(event, account)
         elif node.type in (_DELAY_TYPE, _WAIT_TYPE, CALLBACK_TYPE):
             self._unwaited.append(event)
-        elif event.next_handle not in node.exits and (event.next_handle is not None or node.exits):
+        elif node.knows_exits and event.next_handle not in node.exits and (event.next_handle is not None or node.exits):
             self.note(FindingCode.HANDLE_DIFFERS, event, f"'{node.id}' has no handle {event.next_handle!r}")
         base = scope.base
         base.bytes += event.payload.weight

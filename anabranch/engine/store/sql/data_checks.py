@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import text
 
@@ -48,10 +49,13 @@ _COUNTS = text("""
 """)
 
 _MISSING_VERSIONS = text("""
-    SELECT w.workflow_id, w.name, w.newest_version FROM workflows AS w
+    SELECT w.workflow_id, w.name, w.version, w.which FROM (
+        SELECT workflow_id, name, newest_version AS version, 'newest' AS which FROM workflows
+        UNION ALL SELECT workflow_id, name, active_version, 'active' FROM workflows
+                  WHERE active_version <> newest_version) AS w
     WHERE NOT EXISTS (SELECT 1 FROM workflow_versions AS v
-                      WHERE v.workflow_id = w.workflow_id AND v.version = w.newest_version)
-    ORDER BY w.workflow_id LIMIT :limit
+                      WHERE v.workflow_id = w.workflow_id AND v.version = w.version)
+    ORDER BY w.workflow_id, w.version LIMIT :limit
 """)
 
 
@@ -68,6 +72,14 @@ class DueSchedule:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreadableRun:
+    """A run whose row has a value that no version writes."""
+
+    instance_id: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class CountedRuns:
     """A counter of ended runs, and the number of stored runs that it should equal; from one snapshot."""
 
@@ -81,11 +93,11 @@ class CountedRuns:
 class DataChecks(SqlComponent):
     """The part of a store that `doctor --data` and `restore-check` use."""
 
-    async def runs_after(self, instance_id: str, *, limit: int) -> list[InstanceRow]:
+    async def runs_after(self, instance_id: str, *, limit: int) -> list[InstanceRow | UnreadableRun]:
         """The next runs of all tenants by id. Uses the primary key."""
         asked = {"after": instance_id, "limit": limit}
         rows = await self.read(lambda connection: connection.execute(_RUNS, asked).all())
-        return [instance_row(tuple(row)) for row in rows]
+        return [_read_or_not(tuple(row)) for row in rows]
 
     async def open_runs_after(self, instance_id: str, *, limit: int) -> list[InstanceRow]:
         """The next runs of all tenants that have not ended, by id. Uses the primary key or ix_instance_available."""
@@ -107,13 +119,13 @@ class DataChecks(SqlComponent):
         """Messages on topics that are not finished. Uses ix_topic_message_due."""
         return await self.read(lambda connection: int(connection.execute(_LEFT_TO_DELIVER).scalar_one()))
 
-    async def runs_among(self, instance_ids: Sequence[str]) -> Mapping[str, InstanceRow]:
-        """Those of these runs that are stored. Uses the primary key."""
+    async def runs_among(self, instance_ids: Sequence[str]) -> Mapping[str, InstanceRow | None]:
+        """Those of these runs that are stored; None: its row cannot be read. Uses the primary key."""
         query = text(f"SELECT {_COLUMNS} FROM workflow_instances WHERE {self.dialect.among_ids}")
         asked = {"ids": self.dialect.ids(instance_ids)}
         rows = await self.read(lambda connection: connection.execute(query, asked).all())
-        found = [instance_row(tuple(row)) for row in rows]
-        return {row.head.instance_id: row for row in found}
+        found = {str(row.instance_id): _read_or_not(tuple(row)) for row in rows}
+        return {key: row if isinstance(row, InstanceRow) else None for key, row in found.items()}
 
     async def counter_after(self, before: CountedRuns | None) -> CountedRuns | None:
         """The next counter of ended runs with the number of stored runs; None at the end. Scans
@@ -130,10 +142,10 @@ class DataChecks(SqlComponent):
             return None
         return CountedRuns(row.tenant_id, str(row.workflow_id), Status(row.status), row.runs, row.stored)
 
-    async def missing_versions(self, *, limit: int) -> list[tuple[str, str, int]]:
-        """Id, name and newest version of workflows whose newest version is not stored."""
+    async def missing_versions(self, *, limit: int) -> list[tuple[str, str, int, str]]:
+        """Id, name, version and which one it is, of workflows whose newest or active version is not stored."""
         rows = await self.read(lambda connection: connection.execute(_MISSING_VERSIONS, {"limit": limit}).all())
-        return [(str(row.workflow_id), row.name, row.newest_version) for row in rows]
+        return [(str(row.workflow_id), row.name, row.version, row.which) for row in rows]
 
     async def missing_indexes(self) -> list[str]:
         """The indexes of the schema that the database does not have."""
@@ -142,3 +154,11 @@ class DataChecks(SqlComponent):
         there = await self.read(lambda connection: set(connection.execute(query).scalars()))
         wanted = (str(index.name) for table in metadata.sorted_tables for index in table.indexes)
         return sorted(name for name in wanted if name not in there)
+
+
+def _read_or_not(values: Sequence[Any]) -> InstanceRow | UnreadableRun:
+    try:
+        return instance_row(values)
+    except Exception as unreadable:  # noqa: BLE001 -- whatever a stored value makes a parser raise
+        message = f"its row cannot be read: {type(unreadable).__name__}: {unreadable}"
+        return UnreadableRun(str(values[INSTANCE_COLUMNS.index("instance_id")]), message)

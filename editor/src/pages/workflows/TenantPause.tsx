@@ -47,7 +47,7 @@ export function TenantPause(): ReactElement | null {
           )
         }
       >
-        All runs are paused since {absolute(paused.since)} by <code>{paused.by}</code>.
+        All runs have been paused since {absolute(paused.since)} by <code>{paused.by}</code>.
       </Notice>
     );
   }

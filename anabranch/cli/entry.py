@@ -152,9 +152,8 @@ def _exit_code_of(arguments: Sequence[str]) -> int:
 def _usage_error(misuse: TyperException) -> AnabranchError:
     context = getattr(misuse, "ctx", None)
     path = "anabranch" if context is None else context.command_path
-    return InvalidRequest(
-        misuse.format_message() or "a command is missing", hint=f"`{path} --help` shows what it takes."
-    )
+    message = misuse.format_message().replace("Value error, ", "")  # of a choice: the words of the parser
+    return InvalidRequest(message or "a command is missing", hint=f"`{path} --help` shows what it takes.")
 
 
 def _fault(fault: Exception) -> AnabranchError:

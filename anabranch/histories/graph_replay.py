@@ -191,6 +191,8 @@ class _GraphReplay:
                 yield _difference(DifferenceKind.ONLY_THEN, key, event.seq, "it ran, and would be skipped")
             elif self._state.is_terminal or not self._is_undecided():
                 yield _difference(DifferenceKind.ONLY_THEN, key, event.seq, "it ran, and would not be reached")
+        if not self._recording.dispatched:
+            return  # it had not begun: its log says nothing of its path
         for key in sorted(dispatched - self._recording.dispatched.keys()):
             skipped = self._recording.endings.get(key)
             message = "it would run, and was skipped" if skipped is not None else "it would run, and was not reached"

@@ -299,6 +299,7 @@ def test_bulk_meets_only_runs_with_these_values_of_this_version(remote: Command,
     other = str(remote("runs", "start", "waiting", "--input", '{"order": {"n": 7}}', "--json").document["instanceID"])
     meets = ("--workflow", "waiting", "--where", "order.n=7", "--version", "1")
     done = remote("runs", "bulk", "cancel", *meets, "--json")
+    assert f"bulk run {done.document['bulkID']} is stored; a worker performs it" in done.err
     assert (done.code, done.document["total"], done.document["succeeded"]) == (0, 1, 1)
     assert remote("runs", "show", other, "--json").document["status"] == "CANCELLED"
     assert remote("runs", "show", waiting, "--json").document["status"] == "WAITING"

@@ -123,6 +123,7 @@ def test_without_a_terminal_watching_prints_a_line_for_each_step(anabranch: Comm
         (["run", "--resume", "00000000-0000-7000-8000-000000000000"], "NOT_FOUND", "no run"),
         (["run", "greeting.json", "--import", "absent.py"], "INVALID_REQUEST", "--import absent.py"),
         (["run", "greeting.json", "--database-url", "mysql://x/y"], "INVALID_SETTING", "--database-url"),
+        (["runs", "list", "--status", "ended"], "INVALID_REQUEST", "'--status': 'ended' is not one of 'pending'"),
     ],
 )
 def test_what_must_be_corrected_exits_2_in_one_line(
@@ -250,6 +251,22 @@ def test_a_failed_handler_is_told_with_the_line_of_its_author(anabranch: Command
         assert 'breaking.py", line 5, in execute\n    return 1 / 0\n' in text
     document = anabranch("runs", "show", listed["instanceID"], "--json").document
     assert document["nodes"][1]["error"]["traceback"] == document["error"]["traceback"]
+
+
+def test_a_run_that_is_suspended_says_why_while_it_is_waited_for(anabranch: Command) -> None:
+    Path("naps.py").write_text(
+        "from anabranch import workflow\n"
+        "@workflow(name='naps', deadline='1s')\n"
+        "async def naps(ctx, input):\n"
+        "    await ctx.step.sleep('nap', 'soon')\n"
+    )
+
+    printed = anabranch("run", "naps", "--import", "naps.py")
+
+    told, hint = printed.err.splitlines()[:2]
+    assert "is SUSPENDED: DEFINITION_ERROR: " in told and "'soon'" in told
+    assert hint.startswith("hint: ")
+    assert (printed.code, "DEADLINE_EXCEEDED" in printed.err) == (1, True)
 
 
 def test_ctrl_c_works_while_an_absent_database_is_waited_for(write: Write, folder: Path) -> None:

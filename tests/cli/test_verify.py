@@ -274,6 +274,14 @@ def test_runs_that_would_go_another_way_on_a_draft_are_named_with_the_node(
     assert "it completed by 'else', and would complete by 'big'" in anabranch("replay", "--graph", "draft.json").out
 
 
+def test_a_run_that_has_not_begun_takes_no_other_path(anabranch: Command, write: Write, recorded: list[str]) -> None:
+    anabranch("runs", "start", "branch", "--input", '{"n": 1}')
+
+    found = anabranch("replay", "--graph", write("draft.json", draft()), "--last", "1", "--json")
+
+    assert (found.code, found.document["runs"], found.document["same"]) == (0, 1, 1)
+
+
 def test_where_the_log_cannot_tell_is_said(anabranch: Command, write: Write, recorded: list[str]) -> None:
     write("draft.json", draft(quick={"duration": 2}))
 

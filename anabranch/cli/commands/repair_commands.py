@@ -8,7 +8,7 @@ import typer
 
 from anabranch.cli.event_lines import read_name, shown_name
 from anabranch.cli.options import Imports, Input, Key, RunId, read_duration, read_value
-from anabranch.cli.output import counted, print_document, print_line
+from anabranch.cli.output import counted, print_document, print_line, print_note
 from anabranch.cli.target import TargetOptions, open_target
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.run_requests import RetryOptions
@@ -186,6 +186,7 @@ def bulk(
 
     async def do(gateway: Gateway) -> dict[str, Any]:
         started = await gateway.start_bulk(request, key=key)
+        print_note(f"bulk run {started['bulkID']} is stored; a worker performs it")
         await gateway.wait_for_end(started["bulkID"])
         return await gateway.get_bulk(started["bulkID"])
 

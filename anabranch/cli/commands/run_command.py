@@ -36,11 +36,14 @@ from anabranch.run_requests import StartOptions
 if TYPE_CHECKING:
     from anabranch import app
     from anabranch.cli import run_display as on_screen
+    from anabranch.engine.rules import history
+    from anabranch.engine.rules.events import Event, Status
     from anabranch.engine.rules.graph import document as graph
     from anabranch.service import RunWaits, WorkflowService
 else:
     app = deferred("anabranch.app")
     on_screen = deferred("anabranch.cli.run_display")
+    history = deferred("anabranch.engine.rules.history")
     graph = deferred("anabranch.engine.rules.graph.document")
 
 # As shells count: 130 after Ctrl-C, 143 after SIGTERM.
@@ -143,6 +146,7 @@ async def _run(assignment: _Assignment) -> dict[str, Any]:
         engine, service = services.engine, services.workflows
         if assignment.progress is not None:
             engine.observers.add(assignment.progress)
+        engine.observers.add(_SuspensionNotes())
         if assignment.resume is not None:
             await _check_resumed(assignment, service)
             assignment.instance_id = assignment.resume
@@ -153,6 +157,18 @@ async def _run(assignment: _Assignment) -> dict[str, Any]:
             engine.claimer.restrict([assignment.instance_id])
         await _end(assignment, services.waits)
         return await service.get_run(assignment.instance_id, tenant_id=session.tenant)
+
+
+class _SuspensionNotes:
+    """Says why the run, or one of its children, was suspended: otherwise the command waits without a word."""
+
+    def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
+        """Print the reason, message and hint of each suspension."""
+        for event in events:
+            suspended = history.suspension_by(event)
+            if suspended is not None:
+                print_note(f"run {instance_id} is SUSPENDED: {suspended.reason.value}: {suspended.message}")
+                print_note(f"hint: {suspended.hint}")
 
 
 async def _start(assignment: _Assignment, service: WorkflowService) -> str:

@@ -196,7 +196,7 @@ def _entry_point(node: dict[str, Any]) -> str:
         case "workflowCall":
             begun_by = "calls of other workflows"
         case _:
-            begun_by = "starts by hand and through the API"
+            begun_by = "hand or through the API"
     return f"{begun_by} (node {node['id']})"
 
 

@@ -424,6 +424,11 @@ def run_end(event: Event) -> RunEnd | None:
     return None
 
 
+def suspension_by(event: Event) -> RunSuspended | None:
+    """Why a row suspends the run; None if it does not."""
+    return read_suspension(event.payload) if event.type is _SUSPENDED else None
+
+
 def shown_status(event_type: str) -> ActivationStatus | None:
     """The status that a row of this type gives its activation; None if it concerns no activation."""
     return _SHOWS.get(event_type)  # type: ignore[call-overload, no-any-return]

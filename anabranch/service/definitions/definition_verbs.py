@@ -336,7 +336,8 @@ class DefinitionVerbs:
         found = await self._versions.get(key) if is_storable(workflow) else None
         if found is None:
             of_version = "" if version is None else f" in version {version}"
-            raise NotFound(f"there is no workflow {workflow!r}{of_version}")
+            hint = "`anabranch workflows list` shows the workflows and their versions."
+            raise NotFound(f"there is no workflow {workflow!r}{of_version}", hint=hint)
         return found
 
     async def _pauses(self, tenant_id: str) -> dict[str, Pause]:

@@ -111,7 +111,7 @@ def document_schema(node_types: NodeTypes) -> dict[str, Any]:
                 "type": "array",
                 "minItems": 1,
                 "maxItems": NODES_MAX,
-                "description": "The nodes. Exactly one is of the type `start`.",
+                "description": "The nodes. At most one is of the type `start`; without it, a run begins at a trigger.",
                 "items": {"$ref": "#/$defs/node"},
             },
             "edges": {

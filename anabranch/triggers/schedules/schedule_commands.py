@@ -134,7 +134,7 @@ def backfill(
     made = sum(each["created"] for each in document["items"])
     print_line(
         f"{counted(made, 'run', 'is', 'are')} started; {len(started) - made} of"
-        f" {counted(len(started), 'occurrence')} had theirs already"
+        f" {counted(len(started), 'occurrence')} had a run already"
     )
     if started:
         columns = ("occurrenceAt", "instanceID", "created")

@@ -409,7 +409,7 @@ function OutputColumn({ session, node }: { session: EditorSession; node: NodeRec
           load={outputLoader(run.instanceID, node.id, latest?.scope ?? "")}
         />
       )}
-      {latest === null && pin === null && <p className="faint small">{isStarting ? "The test begins." : run === null ? "Run a test to see what this node puts out." : "The run did not come to this node."}</p>}
+      {latest === null && pin === null && <p className="faint small">{isStarting ? "The test begins." : run === null ? "Run a test to see the output of this node." : "The run did not come to this node."}</p>}
       {!model.isReadOnly && pin === null && (
         <div>
           {latest !== null && output !== null ? (

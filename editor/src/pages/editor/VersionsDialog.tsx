@@ -64,7 +64,7 @@ export function VersionsDialog({ session, workflow, onClose }: VersionsDialogPro
       onClose={onClose}
       wide
       title="Versions"
-      about="What the canvas has that the chosen version has not, and the other way round."
+      about="How the canvas differs from the chosen version."
       footer={
         <>
           {version !== null && (

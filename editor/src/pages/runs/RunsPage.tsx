@@ -302,8 +302,8 @@ const CANCEL: Verb = {
   doing: "Cancelling",
   done: "cancelled",
   refused: "had ended already",
-  not: "Let them run",
-  about: "What they are doing is stopped; what they have done stays done.",
+  not: "Keep running",
+  about: "Work under way is stopped; what was done stays done.",
   run: (instanceID) => call("cancel_run", { path: { instanceID } }),
 };
 
@@ -313,7 +313,7 @@ const RETRY: Verb = {
   done: "go on",
   refused: "cannot be retried",
   not: "Not now",
-  about: "What failed in them is tried again; what has completed stays as it is.",
+  about: "Failed nodes are tried again; completed ones stay as they are.",
   // The server has left the room of the ended run.
   run: (instanceID) => call("retry_run", { path: { instanceID } }).then(() => useSession.getState().live?.joinAgain(instanceID)),
 };
@@ -337,7 +337,7 @@ function BulkDialog({ verb, runs, onClose }: { verb: Verb; runs: readonly Summar
       open
       onClose={onClose}
       title={`${verb.name} ${runs.length} ${runs.length === 1 ? "run" : "runs"}?`}
-      about={`Of ${names.slice(0, 4).join(", ")}${names.length > 4 ? ` and ${names.length - 4} more` : ""}. ${verb.about}`}
+      about={`${names.length === 1 ? "Workflow" : "Workflows"}: ${names.slice(0, 4).join(", ")}${names.length > 4 ? ` and ${names.length - 4} more` : ""}. ${verb.about}`}
       footer={
         <>
           <Button onClick={onClose} disabled={reached !== null}>

@@ -8,6 +8,7 @@ from anabranch.engine.ports import ClaimRequest, ExternalResult, InstanceRow, St
 from anabranch.engine.rules.event_payloads import RunResumed, RunSuspended
 from anabranch.engine.rules.events import EventType, Status, SuspendReason
 from anabranch.engine.rules.run_filter import RunFilter
+from anabranch.engine.rules.shared.log_limit import LogLimit
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import Payload
 from anabranch.service.runs.run_totals import RunTotals
@@ -45,6 +46,53 @@ async def test_a_second_suspension_and_a_resumption_of_what_runs_write_nothing(s
     first = await suspend(store, row)
     again = await suspend(store, row)
     assert (again.row, again.seq) == (first.row, None)
+
+
+ENDS_WITHOUT_A_RESUME = {
+    SuspendReason.DEFINITION_ERROR,
+    SuspendReason.ENGINE_DEFECT,
+    SuspendReason.NONDETERMINISM,
+    SuspendReason.UNKNOWN_NODE_TYPE,
+    SuspendReason.UNKNOWN_WORKFLOW,
+    SuspendReason.UNSERVED_POOL,
+}
+
+
+@pytest.mark.parametrize("reason", SuspendReason)
+async def test_a_pause_replaces_a_reason_that_ends_without_a_resume_and_no_other(
+    store: Store, reason: SuspendReason
+) -> None:
+    row = await parked(store, available_at=None)
+    run_id = row.head.instance_id
+    await store.append_suspension(run_id, RunSuspended(reason, "no", "Mend it."), tenant_id=TENANT)
+    before = await row_of(store, run_id)
+
+    paused = await suspend(store, row)
+
+    if reason not in ENDS_WITHOUT_A_RESUME:
+        assert (paused.row, paused.seq) == (before, None)
+        return
+    after = await row_of(store, run_id)
+    assert (paused.row, paused.seq) == (after, before.last_seq + 2)
+    assert (after.suspended_for, after.worker_id, after.available_at) == (SuspendReason.PAUSED, None, None)
+    types = [each[1] for each in await log_of(store, run_id)]
+    assert types[-2:] == [EventType.INSTANCE_RESUMED, EventType.INSTANCE_SUSPENDED]
+    assert (await suspend(store, row)).seq is None
+
+
+async def test_a_pause_replaces_another_reason_only_where_the_log_has_room_for_both_rows(store: Store) -> None:
+    row = await parked(store, available_at=None)
+    run_id = row.head.instance_id
+    unfit = RunSuspended(SuspendReason.UNKNOWN_NODE_TYPE, "no", "Start a worker.")
+    await store.append_suspension(run_id, unfit, tenant_id=TENANT)
+    before = await row_of(store, run_id)
+
+    for room, rows in ((1, 0), (2, 2)):
+        limit = LogLimit(rows_max=before.last_seq + room)
+        await store.append_suspension(run_id, PAUSED, tenant_id=TENANT, log_limit=limit)
+        after = await row_of(store, run_id)
+        assert after.last_seq == before.last_seq + rows
+        assert after.suspended_for is (SuspendReason.PAUSED if rows else SuspendReason.UNKNOWN_NODE_TYPE)
 
 
 async def test_nobody_claims_a_suspended_run_before_its_deadline(store: Store) -> None:

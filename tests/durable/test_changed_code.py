@@ -118,6 +118,25 @@ async def test_the_run_goes_on_with_the_code_that_fits(make_process: MakeProcess
     assert (run["output"], run["note"], calls) == ("last", None, {"first": 1, "last": 1})
 
 
+async def test_a_run_that_was_paused_after_wrong_code_waits_for_a_resume(make_process: MakeProcess) -> None:
+    wrong = await make_process(version_of(renamed))
+    run_id = await started_elsewhere(make_process)
+    await wrong.signal(run_id, "go")
+    await wrong.until(run_id, is_blocked("NONDETERMINISM"))
+    await wrong.services.workflows.pause_run(run_id, tenant_id=TENANT, by="Ada")
+    assert (await wrong.run_of(run_id))["suspended"]["reason"] == "PAUSED"
+    await wrong.services.engine.stop()
+
+    right = await make_process(version_of(before))
+    await right.services.engine.claimer.claim_once()
+    paused = await right.run_of(run_id)
+    assert (paused["status"], paused["suspended"]["reason"]) == ("SUSPENDED", "PAUSED")
+    await right.services.workflows.resume_run(run_id, tenant_id=TENANT, by="Ada")
+    run = await right.ended(run_id)
+
+    assert (run["output"], calls) == ("last", {"first": 1, "last": 1})
+
+
 async def started_elsewhere(make_process: MakeProcess) -> str:
     """A run that the first form of the code has brought to its wait; its worker is gone."""
     old = await make_process(version_of(before))

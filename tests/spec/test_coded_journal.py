@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from anabranch.engine.ownership.owned_instances import OwnedInstance
 from anabranch.engine.rules.coded import coded_decide as coded_decide
 from anabranch.engine.rules.coded.names import Mark, StepKind, scope_of_timer
 from anabranch.engine.rules.coded.replaying import seed_of
 from anabranch.engine.rules.coded.trace import trace
+from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.event_payloads import SignalReceived
 from anabranch.engine.rules.events import Event, EventType, Status
-from anabranch.engine.rules.evolve import evolve
+from anabranch.engine.rules.evolve import evolve, fold
 from anabranch.engine.rules.history import activations_of
 from anabranch.engine.rules.shared.blame import Blame
 from anabranch.engine.rules.shared.child_ids import child_id
@@ -29,9 +31,12 @@ from anabranch.engine.rules.stimuli import (
     LeaseAcquired,
     LegacyReplayed,
     LogReloaded,
+    PauseRequested,
+    ResumeRequested,
     SignalSent,
     StepCancelled,
     StepReport,
+    Stimulus,
 )
 from anabranch.engine.rules.transitions import LeasedState, owed_dispatches, plan_transitions
 from anabranch.engine.rules.values import Payload
@@ -320,6 +325,31 @@ def test_a_function_that_ends_on_trial_resumes_its_run_first():
     assert types(run.when(raised())) == ["INSTANCE_RESUMED", "NODE_ATTEMPT_FAILED"]
     run = Coded().then(blocked(), LeaseAcquired())
     assert types(run.when(returned(1))) == ["INSTANCE_RESUMED", "INSTANCE_COMPLETED"]
+
+
+@pytest.mark.parametrize("on_trial", [False, True])
+def test_a_pause_of_a_refused_run_lasts_until_it_is_resumed(on_trial: bool):
+    run = Coded().then(blocked(), *[LeaseAcquired()] * on_trial)
+    happened = run.when(PauseRequested("paused by Ada"))
+    assert (types(happened), happened.commands) == (["INSTANCE_RESUMED", "INSTANCE_SUSPENDED"], [])
+    said = [event.payload.value for event in happened.events]
+    assert (said[0], said[1]["reason"]) == ({"by": "the pause"}, "PAUSED")
+    assert not run.state.may_perform
+    assert types(run.when(matched())) == [], "the code matches, and nobody has resumed the run"
+    assert types(run.when(LeaseAcquired())) == []
+    assert types(run.when(PauseRequested("paused by Bob"))) == []
+    assert types(run.when(ResumeRequested("Ada"))) == ["INSTANCE_RESUMED"]
+    assert owed_dispatches(run.state) == [FUNCTION]
+
+
+@pytest.mark.parametrize(("elsewhere", "may_perform"), [(None, True), (PauseRequested("paused by Ada"), False)])
+def test_a_trial_ends_with_a_pause_that_another_process_wrote(elsewhere: Stimulus | None, may_perform: bool):
+    run = Coded().then(blocked(), LeaseAcquired())
+    owned = OwnedInstance(run.state, 1, "w", run.now)
+    reread = fold(run.plan, run.head, [*run.log, *(decide(run.state, elsewhere, run.now).events if elsewhere else ())])
+    owned.state.on_trial = True
+    owned.replace_state(reread, version=2, worker_id="w", lease_until=run.now)
+    assert owned.state.may_perform is may_perform
 
 
 def test_a_refused_run_is_offered_again_later_and_later():

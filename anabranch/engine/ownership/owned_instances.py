@@ -138,7 +138,10 @@ class OwnedInstance(LeasedState):
 
     def replace_state(self, state: AnyState, *, version: int, worker_id: str | None, lease_until: int) -> None:
         """Continue from a newly folded state; decisions on the old one are void."""
-        state.is_paused, state.on_trial = self.state.is_paused, self.state.on_trial and state.suspension is not None
+        state.is_paused = self.state.is_paused
+        state.on_trial = (
+            self.state.on_trial and state.suspension is not None and state.suspension.reason.is_offered_again
+        )
         self.state, self.version, self.worker_id, self.lease_until = state, version, worker_id, lease_until
         self.unchecked = set(state.children)
 

@@ -173,8 +173,9 @@ class Store(Protocol):
         tenant_id: str,
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
-        """Append INSTANCE_SUSPENDED to an open instance, owned or not, unless it is suspended already. HISTORY_LOST
-        replaces another reason: the run is resumed (by `LOST_ROWS`) and suspended in one transaction.
+        """Append INSTANCE_SUSPENDED to an open instance, owned or not, unless it is suspended already. Where this
+        reason replaces that one (`SuspendReason.replaces`) and the log has room, the run is resumed (`REPLACED_BY`)
+        and suspended in one transaction.
 
         An owner keeps it until its executions have ended; without an owner it is not claimed before its deadline. If
         the log has no room, the run ends: see `fail_full`.

@@ -362,8 +362,8 @@ class RunCancelledPayload:
         return Payload.trusted(self.reason)
 
 
-LOST_ROWS = "the loss of rows"
-"""By what a suspended run is resumed only to be suspended for HISTORY_LOST."""
+REPLACED_BY = {SuspendReason.HISTORY_LOST: "the loss of rows", SuspendReason.PAUSED: "the pause"}
+"""By what a suspended run is resumed only to be suspended for another reason (`SuspendReason.replaces`)."""
 
 
 # -- INSTANCE_SUSPENDED, INSTANCE_RESUMED ----------------------------------------------------------

@@ -96,6 +96,13 @@ class SuspendReason(StrEnum):
         """Whether workers try the run again and again, without a row in its log until one can continue it."""
         return self in _OFFERED_AGAIN
 
+    def replaces(self, other: SuspendReason) -> bool:
+        """Whether a run that is suspended for the other reason is then suspended for this one: lost rows are told
+        anyway, and after a pause nothing but a resume lets the run continue."""
+        if self is SuspendReason.PAUSED:
+            return other.ends_by_itself or other.is_offered_again or other is SuspendReason.ENGINE_DEFECT
+        return self is SuspendReason.HISTORY_LOST and other is not self
+
 
 _ENDS_BY_ITSELF = frozenset(
     {SuspendReason.UNKNOWN_NODE_TYPE, SuspendReason.UNKNOWN_WORKFLOW, SuspendReason.UNSERVED_POOL}

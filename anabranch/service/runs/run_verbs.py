@@ -59,7 +59,11 @@ class RunVerbs(StartVerbs):
 
         With `children`, also paused runs that it awaits. Raises NotFound, RunIsTerminal.
         """
-        resume = partial(self._resume_one, tenant_id=tenant_id, by=by)
+
+        async def resume(each: InstanceRow) -> None:
+            if each.head.instance_id == instance_id or each.suspended_for in (None, SuspendReason.PAUSED):
+                await self._resume_one(each, tenant_id=tenant_id, by=by)
+
         return await self._with_children(instance_id, resume, tenant_id=tenant_id, children=children)
 
     async def delete_run(self, instance_id: str, *, tenant_id: str, actor: str | None = None) -> None:
@@ -138,8 +142,7 @@ class RunVerbs(StartVerbs):
         suspended_for = row.suspended_for
         todo = [row]
         for each in todo:  # grows while it is walked
-            if each is row or each.suspended_for in (None, SuspendReason.PAUSED):
-                await act(each)
+            await act(each)
             if children:
                 todo += await self._store.awaited_children(each.head.instance_id)
         row = await self.get_run_status(instance_id, tenant_id=tenant_id)

@@ -33,7 +33,7 @@ from anabranch.engine.ports import (
 )
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.event_payloads import (
-    LOST_ROWS,
+    REPLACED_BY,
     RunCancelledPayload,
     RunFailedPayload,
     RunResumed,
@@ -375,14 +375,16 @@ class MemoryDatabase:
     def append_suspension(
         self, instance_id: str, suspension: RunSuspended, *, tenant_id: str, log_limit: LogLimit = LOG_LIMIT
     ) -> ExternalResult:
-        """Append INSTANCE_SUSPENDED, whether the instance is owned or not, unless it is suspended.
-
-        HISTORY_LOST replaces another reason.
-        """
+        """Append INSTANCE_SUSPENDED, whether the instance is owned or not, unless it is suspended for a reason that
+        this one does not replace."""
         record = self._of_tenant(instance_id, tenant_id)
         was = None if record is None else record.row.suspended_for
-        if suspension.reason is SuspendReason.HISTORY_LOST and was not in (None, SuspendReason.HISTORY_LOST):
-            self._suspend_or_resume(instance_id, tenant_id, RunResumed(LOST_ROWS), log_limit)
+        if record is not None and was is not None and suspension.reason.replaces(was):
+            resumed = RunResumed(REPLACED_BY[suspension.reason])
+            log_bytes = record.row.log_bytes + resumed.payload.weight + suspension.payload.weight
+            if log_limit.is_passed(log_bytes=log_bytes, rows=record.row.last_seq + 2):
+                return ExternalResult(record.row, None)
+            self._suspend_or_resume(instance_id, tenant_id, resumed, log_limit)
         return self._suspend_or_resume(instance_id, tenant_id, suspension, log_limit)
 
     def append_resumption(

@@ -277,7 +277,8 @@ def _replay_reported(builder: CodedDecisionBuilder, outcome: StepOutcome) -> Non
     """The function itself, and none of its steps, has replayed its log."""
     function = builder.state.function
     if isinstance(outcome, LogMatched):
-        if resumed(builder, LOG_MATCHED):
+        suspension = builder.state.suspension  # it may have been paused meanwhile
+        if suspension is not None and suspension.reason.is_offered_again and resumed(builder, LOG_MATCHED):
             _catch_up(builder)
     elif isinstance(outcome, LegacyReplayed) and function is not None and function.loop_since is None:
         builder.append(EventType.SYSTEM_SET, FUNCTION_NODE_ID, FUNCTION_SCOPE, 0, _replay_rules(builder))

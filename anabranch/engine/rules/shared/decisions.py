@@ -17,6 +17,7 @@ from anabranch.engine.rules.commands import Command, Dispatch, Wake
 from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState, Phase, Scope
 from anabranch.engine.rules.drawn.scopes import depth_of, pass_path
 from anabranch.engine.rules.event_payloads import (
+    REPLACED_BY,
     DefinitionSet,
     InputSet,
     NodeFailed,
@@ -405,10 +406,14 @@ PAUSED_HINT = "Resume it when it should continue."
 
 
 def suspend(builder: AnyDecisionBuilder, asked: PauseRequested) -> None:
-    """Suspend the run, unless it is suspended already."""
-    if builder.state.suspension is None:
-        suspended = RunSuspended(SuspendReason.PAUSED, asked.why, PAUSED_HINT)
-        builder.append(EventType.INSTANCE_SUSPENDED, "", "", 0, suspended.payload)
+    """Suspend the run, unless it is suspended already until somebody resumes it."""
+    paused, suspension = SuspendReason.PAUSED, builder.state.suspension
+    if suspension is not None:
+        if not paused.replaces(suspension.reason):
+            return
+        builder.append(EventType.INSTANCE_RESUMED, "", "", 0, RunResumed(REPLACED_BY[paused]).payload)
+    suspended = RunSuspended(paused, asked.why, PAUSED_HINT)
+    builder.append(EventType.INSTANCE_SUSPENDED, "", "", 0, suspended.payload)
 
 
 def resumed(builder: AnyDecisionBuilder, asked: ResumeRequested) -> bool:

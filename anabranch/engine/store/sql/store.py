@@ -33,14 +33,14 @@ from anabranch.engine.ports import (
     WorkerReport,
 )
 from anabranch.engine.rules.event_payloads import (
-    LOST_ROWS,
+    REPLACED_BY,
     RunCancelledPayload,
     RunFailedPayload,
     RunResumed,
     RunSuspended,
     SignalReceived,
 )
-from anabranch.engine.rules.events import EventType, Status, SuspendReason
+from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX
 from anabranch.engine.rules.stimuli import SignalSent
@@ -405,8 +405,8 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         tenant_id: str,
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
-        """Append INSTANCE_SUSPENDED to an open instance, owned or not, unless it is suspended already; HISTORY_LOST
-        replaces another reason."""
+        """Append INSTANCE_SUSPENDED to an open instance, owned or not, unless it is suspended already for a reason that
+        this one does not replace."""
         event = ExternalEvent(
             tenant_id,
             instance_id,
@@ -416,7 +416,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
             log_limit=log_limit,
         )
         result = await self._append_or_explain(event)
-        if result.seq is None and suspension.reason is SuspendReason.HISTORY_LOST and is_uuid(instance_id):
+        if result.seq is None and result.row is not None and result.row.suspended_for is not None:
             replaced = await self.write(lambda connection: self._replace_suspension(connection, event))
             if replaced is not None:
                 self._note_appended(replaced)
@@ -488,15 +488,16 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         """Resume a run that is suspended for another reason, and suspend it, so that nobody sees it awake; None: it is
         not."""
         with self.dialect.transaction(connection):
-            row = find_instance(connection, event.instance_id)
-            if row is None or row.suspended_for in (None, event.suspends):
+            row, reason, limit = find_instance(connection, event.instance_id), event.suspends, event.log_limit
+            if row is None or row.suspended_for is None or reason is None or not reason.replaces(row.suspended_for):
                 return None
             resumed = replace(
                 event,
                 event_type=EventType.INSTANCE_RESUMED,
-                payload=RunResumed(LOST_ROWS).payload,
+                payload=RunResumed(REPLACED_BY[reason]).payload,
                 suspends=None,
                 resumes=True,
+                log_limit=LogLimit(limit.bytes_max - event.payload.weight, limit.rows_max - 1),  # both have room
             )
             if self.dialect.append_external(connection, resumed, signals_max=0) is None:
                 return None

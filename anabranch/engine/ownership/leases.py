@@ -14,8 +14,12 @@ from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.periodic_poller import Poller
 from anabranch.engine.ports import Clock, Store
 
-# Six looks per lease: extension starts with half of it left, and can be tried twice more before two thirds are over.
-LOOKS_PER_LEASE = 6
+# Twelve looks per lease: extension starts with half of it left, and can be repeated before two thirds are over. With
+# six, one that failed could not, nor one that came a moment too early.
+LOOKS_PER_LEASE = 12
+
+# A sixth of a lease for the statement of the watch, as long as until its next one.
+BLOCKED_PATIENCE = 1 / 6
 
 
 class Leases:
@@ -39,9 +43,9 @@ class Leases:
         self._guarding = Poller(
             self._guard,
             name="dropping what could not be extended",
-            every_ms=look_ms // 2,
+            every_ms=look_ms,
             sleep=clock.sleep,
-            retry_last_ms=look_ms // 2,
+            retry_last_ms=look_ms,
         )
         self._kept: deque[tuple[set[str], float]] = deque()
         """What the watch has extended while the event loop was blocked, with the times when it asked."""
@@ -69,15 +73,15 @@ class Leases:
                 worker_id=self._orchestrator.worker_id,
                 instance_ids=owned_ids,
                 lease_ms=self._lease_ms,
-                patience_s=self._lease_ms / 1000 / LOOKS_PER_LEASE,
+                patience_s=self._lease_ms / 1000 * BLOCKED_PATIENCE,
             )
             self._kept.append((kept, asked_at))
 
     async def extend_due(self) -> None:
-        """Extend, in one statement, every lease with less than half of it left."""
+        """Extend, in one statement, every lease with at most half of it left."""
         self._note_kept()
         horizon = self._clock.now() + self._lease_ms // 2
-        due = [instance_id for instance_id, _, until in self._orchestrator.owned.settled_leases() if until < horizon]
+        due = [instance_id for instance_id, _, until in self._orchestrator.owned.settled_leases() if until <= horizon]
         if not due:
             return
         asked_at = self._clock.monotonic()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from anabranch.engine.rules.templates.text import EXPRESSION_LENGTH_MAX
 from anabranch.n8n.dates import DATE_PARTS, strftime_of, unit_of
 from anabranch.n8n.js_tree import (
     ArrayLiteral,
@@ -63,6 +64,8 @@ class _Translator:
         around = self._throws, self._is_odd
         self._throws = self._is_odd = False
         phrase = self._phrase(tree)
+        if len(phrase.text) > EXPRESSION_LENGTH_MAX:  # the left side of `||` stands in it twice
+            raise Untranslatable("it is longer than an expression of ours may be")
         throws, is_odd = self._throws or phrase.throws, (self._is_odd and phrase.kind != "boolean") or phrase.is_odd
         self._throws, self._is_odd = around[0] or throws, around[1] or is_odd
         return replace(phrase, throws=throws, is_odd=is_odd)

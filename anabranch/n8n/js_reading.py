@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from anabranch.n8n.js_tree import NotRead, tokens_of
+from anabranch.n8n.js_tree import NotRead, in_brackets, is_expression
 from anabranch.n8n.time_zones import UTC_NAMES, ZONES_MAX, is_zone
 
 _NAME = re.compile(r"(?<![\w$.])\$[A-Za-z_]\w*")
@@ -131,11 +131,11 @@ _COMPACT = re.compile(r"\s*(?:notation\s*:\s*['\"]compact['\"]|maximumFractionDi
 
 def names_of_nodes(code: str) -> list[str]:
     """The nodes of n8n that code reads by name."""
-    found: dict[str, None] = {}
-    for each in _READS_NODE.finditer(code):
-        name = next(group for group in each.groups() if group is not None)
-        found[re.sub(r"\\(.)", r"\1", name)] = None
-    return list(found)
+    return list(dict.fromkeys(map(_name_of_node, _READS_NODE.finditer(code))))
+
+
+def _name_of_node(read: re.Match[str]) -> str:
+    return re.sub(r"\\(.)", r"\1", next(group for group in read.groups() if group is not None))
 
 
 def _bare(code: str) -> str:
@@ -153,7 +153,7 @@ _OTHER_READS = r"\s*\??\.\s*(?:first|last|all|isExecuted|params|context|itemMatc
 def reads_item(code: str, name: str) -> bool:
     """Whether it may read the item of a node that belongs to the current one."""
     return any(
-        re.sub(r"\\(.)", r"\1", next(group for group in each.groups() if group is not None)) == name
+        _name_of_node(each) == name
         and each[0].startswith("$(")
         and not re.match(r"\s*\)" + _OTHER_READS, code[each.end() :])
         for each in _READS_NODE.finditer(code)
@@ -179,8 +179,7 @@ _BY_POSITION = r"\s*\)\s*\??\.\s*(?:first|last|all|itemMatching|isExecuted)\b"
 def reads_by_position(code: str, name: str) -> bool:
     """Whether it reads items of a node by their positions, and not only the one that belongs to the current one."""
     return any(
-        re.sub(r"\\(.)", r"\1", next(group for group in each.groups() if group is not None)) == name
-        and (not each[0].startswith("$(") or re.match(_BY_POSITION, code[each.end() :]))
+        _name_of_node(each) == name and (not each[0].startswith("$(") or re.match(_BY_POSITION, code[each.end() :]))
         for each in _READS_NODE.finditer(code)
     )
 
@@ -363,11 +362,7 @@ def _declared(code: str) -> set[str]:
     )
 
 
-_OF_ANY_VALUE = re.compile(r"(?<![?\s])\.(isEmpty|isNotEmpty|toNumber)\s*+\(\s*+\)")
-# 20 calls: with each of them the expression is read anew.
-_CALLS_MAX = 20
-_BEFORE_VALUES = frozenset({"typeof", "return", "in", "of", "new", "void", "instanceof", "await", "delete"})
-_WORD_BEFORE = re.compile(r"[\w$]*\Z")
+_OF_ANY_VALUE = re.compile(r"\s*+\.\s*+(isEmpty|isNotEmpty|toNumber)\s*+\(\s*+\)")
 
 
 def masked(js: str) -> str:
@@ -377,51 +372,18 @@ def masked(js: str) -> str:
 
 def with_calls_on_any_value(js: str) -> str:
     """An expression in which what n8n's own functions are called on, which may be missing, is their argument."""
-    for _ in range(_CALLS_MAX):
-        code = masked(js)
-        call = _OF_ANY_VALUE.search(code)
-        begin = None if call is None or "`" in code else _begin_of_value(code, call.start())
-        if call is None or begin is None or "?." in code[begin : call.start()]:
-            break
-        js = f"{js[:begin]}$n8n.{call[1]}({js[begin : call.start()]}){js[call.end() :]}"
-    return js
-
-
-def _begin_of_value(code: str, end: int) -> int | None:
-    """The beginning of the value that ends there: a name or what is in brackets, and what is read or called of it."""
-    at = end
-    while True:
-        if code[at - 1 : at] in ("'", '"'):
-            at = code.rfind(code[at - 1], 0, at - 1)
-            return at if at >= 0 else None
-        if code[at - 1 : at] in (")", "]"):
-            opening = _opening(code, at - 1)
-            if opening is None:
-                return None
-            at, before = opening, _WORD_BEFORE.search(code[:opening].rstrip())
-            if code[at - 1 : at] in (")", "]"):
-                continue
-            if before is None or not before[0] or before[0] in _BEFORE_VALUES:
-                return at
-            if before.end() < at:
-                return None
-        word = _WORD_BEFORE.search(code, 0, at)
-        if word is None or not word[0]:
-            return None
-        at = word.start()
-        if code[at - 1 : at] != ".":
-            return at
-        at -= 1
-
-
-def _opening(code: str, closing: int) -> int | None:
-    """The position of the bracket that is closed there."""
-    depth = 0
-    for at in range(closing, -1, -1):
-        depth += (code[at] in ")]}") - (code[at] in "([{")
-        if not depth:
-            return at
-    return None
+    try:
+        syntax = in_brackets(js)
+    except NotRead:
+        return js
+    edits = []
+    for node in syntax.nodes():
+        function = node.child_by_field_name("function")
+        value = function.child_by_field_name("object") if function else None
+        call = _OF_ANY_VALUE.fullmatch(syntax.between(value.end_byte, node.end_byte)) if value else None
+        if value and call and "?." not in syntax.code(value):
+            edits += [(value.start_byte, value.start_byte, f"$n8n.{call[1]}("), (value.end_byte, node.end_byte, ")")]
+    return syntax.replaced(edits)[1:-2]
 
 
 def check_expression(js: str, timezone: str) -> str | None:
@@ -431,8 +393,8 @@ def check_expression(js: str, timezone: str) -> str | None:
         return "it uses the name $binary"
     if "etWorkflowStaticData" in js:
         return "it uses data that are kept from run to run"
-    if not _is_balanced(js):
-        return "its brackets do not match"
+    if not is_expression(js):
+        return "it is not an expression"
     if (absent := absent_in(_CHOOSING.sub("String", js), timezone)) is not None:
         return f"it uses {absent}"
     bare = _ITEMS.sub("$items", _bare(_IN_FORM.sub("(", js)))
@@ -440,24 +402,3 @@ def check_expression(js: str, timezone: str) -> str | None:
     if found:
         return f"it uses n8n's own {found[0].strip('.(')}()"
     return None
-
-
-def _is_balanced(js: str) -> bool:
-    """Whether every bracket closes the one that it should: only then it stays within the brackets around it."""
-    open_brackets: list[str] = []
-    try:
-        for token in tokens_of(js):
-            if token.kind == "sign" and token.value in _CLOSES.values():
-                open_brackets.append(token.value)
-            elif (
-                token.kind == "sign"
-                and token.value in _CLOSES
-                and (not open_brackets or open_brackets.pop() != _CLOSES[token.value])
-            ):
-                return False
-    except NotRead:
-        return False
-    return not open_brackets
-
-
-_CLOSES = {")": "(", "]": "[", "}": "{"}

@@ -1,7 +1,8 @@
 """JavaScript expressions as a tree: the part of the language that expressions of n8n are written in.
 
-Pure. Called by `expressions`. It reads one expression, no statements: literals, templates, members, calls, operators,
-arrow functions with an expression as their body. Nothing is evaluated. Everything else raises NotRead.
+Pure. Called by `expressions`, and with the syntax alone by `js_reading` and `sql_reading`. tree-sitter parses. Of that
+the tree has one expression, no statements: literals, templates, members, calls, operators, arrow functions with an
+expression as their body. Nothing is evaluated. Everything else raises NotRead.
 """
 
 from __future__ import annotations
@@ -9,13 +10,39 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from itertools import count, pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from anabranch.deferred import deferred
+
+if TYPE_CHECKING:
+    import tree_sitter
+    import tree_sitter_javascript
+    from tree_sitter import Node
+else:
+    tree_sitter = deferred("tree_sitter")
+    tree_sitter_javascript = deferred("tree_sitter_javascript")
 
 # 64 KiB: an expression is a line; what is longer is a program, and a code node's.
 SOURCE_LENGTH_MAX = 65_536
 
-# 60 levels: usual expressions have ten; each level costs stack.
+# 60 levels: usual expressions have ten; each level costs stack. Templates have 24 (`EXPRESSION_DEPTH_MAX`).
 DEPTH_MAX = 60
+
+# 256 bytes at once, the most that is read after an error. In practice long texts are read up to 4 times, short ones up
+# to 14 times where comments follow each token.
+_PIECE_BYTES = 256
+_READS_OF_PIECE_MAX = 8
+_READS_MAX = 64
+
+# What names may have that are not letters, digits or `_`, and letters as escapes.
+_OF_NAMES = re.compile(r"[$#\u200c\u200d]|\\u(?:\{\w+\}|\w{4})")
+
+# Strings of JavaScript are UTF-16, in which a half of a character may stand alone.
+_ENCODING = "utf-16-le"
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0",
+            "\n": "", "\r": "", "\r\n": "", "\u2028": "", "\u2029": ""}  # fmt: skip
 
 
 class NotRead(Exception):
@@ -153,343 +180,226 @@ Tree: TypeAlias = (
 )
 
 
-def read_expression(source: str, depth: int = 0) -> Tree:
-    """The tree of an expression, within so many texts in backticks. Raises NotRead."""
+def read_expression(source: str) -> Tree:
+    """The tree of an expression, behind which `;` may stand. Raises NotRead."""
     if len(source) > SOURCE_LENGTH_MAX:
         raise NotRead("it is longer than an expression may be")
-    return _Reader(list(tokens_of(source, depth))).read()
+    syntax = Syntax(f"_ = {source}")
+    first, *others = _parts(syntax.root)
+    assignment = _parts(first)[0]
+    if assignment.type != "assignment_expression" or any(each.type != "empty_statement" for each in others):
+        raise NotRead("it has several expressions or statements")
+    return syntax.tree(_field(assignment, "right"))
 
 
-class _Token(NamedTuple):
-    kind: str
-    """`number`, `text`, `template`, `pattern`, `name`, `sign` or `end`."""
-    value: Any
+def is_expression(source: str) -> bool:
+    """Whether brackets around it hold all of it."""
+    try:
+        statements = _parts(in_brackets(source).root)
+    except NotRead:
+        return False
+    return [part.type for each in statements for part in _parts(each)] == ["parenthesized_expression"]
 
 
-_BLANK = re.compile(r"(?:\s|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)++")
-_NUMBER = re.compile(r"0[xX][0-9a-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?")
-_NAME = re.compile(r"[A-Za-z_$\u00c0-\uffff][\w$]*")
-_SIGN = re.compile(r"\.\.\.|=>|===|!==|\*\*|\?\?|\?\.(?!\d)|==|!=|<=|>=|&&|\|\||>>>|<<|>>|[-+*/%<>!?:;,.()\[\]{}&|^~=]")
-_PATTERN = re.compile(r"/((?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*+\])++)/([a-z]*)")
-_ESCAPE = re.compile(r"\\(u\{[0-9a-fA-F]+\}|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|\r\n|.)", re.DOTALL)
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": "", "\r\n": ""}
-
-# After these a slash divides; everywhere else it begins a pattern.
-_ENDS_VALUE = frozenset({")", "]", "}"})
+def texts_of(source: str) -> list[str]:
+    """What stands in the texts and patterns of an expression, in pieces. Raises NotRead."""
+    syntax = in_brackets(source)
+    kinds = ("string_fragment", "escape_sequence", "regex_pattern")
+    return [syntax.written(each) for each in syntax.nodes() if each.type in kinds]
 
 
-# 4 texts in backticks within each other: each is read once more with every text that is around it.
-_TEMPLATES_DEEP_MAX = 4
+def in_brackets(source: str) -> Syntax:
+    """The syntax of an expression with brackets around it. Raises NotRead."""
+    return Syntax(f"({source}\n)")
 
 
-def tokens_of(source: str, depth: int = 0) -> Iterator[_Token]:
-    """The words and signs of a text, without blanks and comments. Raises NotRead."""
-    position, after_value = 0, False
-    while position < len(source):
-        if blank := _BLANK.match(source, position):
-            position = blank.end()
-            continue
-        token, position = _token(source, position, after_value=after_value, depth=depth)
-        after_value = token.kind in ("number", "text", "template", "name") or token.value in _ENDS_VALUE
-        if token.kind == "name" and token.value in ("typeof", "return", "in", "new", "instanceof", "void"):
-            after_value = False
-        yield token
-    yield _Token("end", "")
+class Syntax:
+    """The nodes of a program, with their places in it."""
+
+    def __init__(self, source: str) -> None:
+        """Raises NotJavaScript, and NotRead for what would take too long.
+
+        tree-sitter continues after errors, and reads some texts again and again: 64 KiB made to do harm take gigabytes
+        or minutes. So the text ends after the first error, and when it has been read too often. Only the log tells of
+        an error before the end: the parser resumes a branch that it had paused.
+        """
+        text = self._text = source.encode(_ENCODING, "surrogatepass")
+        faults: list[str] = []
+        reads = count()
+        reads_max = _READS_MAX + _READS_OF_PIECE_MAX * len(text) // _PIECE_BYTES
+
+        def read(begin: int, _point: object) -> bytes:
+            # The tree keeps this function, and Python collects no cycles with trees: no `self`, which keeps the tree.
+            return b"" if next(reads) > reads_max or faults else text[begin : begin + _PIECE_BYTES]
+
+        parser = tree_sitter.Parser(
+            tree_sitter.Language(tree_sitter_javascript.language()),
+            logger=lambda _kind, message: faults.append(message) if message.startswith("resume") else None,
+        )
+        self.root = parser.parse(read, encoding="utf16le").root_node
+        if next(reads) > reads_max:
+            raise NotRead("it takes too long to read")
+        if self.root.has_error or not all(map(self._is_javascript, self.nodes())):
+            raise NotJavaScript("invalid syntax")
+
+    def _is_javascript(self, node: Node) -> bool:
+        """Whether a node is JavaScript: tree-sitter also accepts JSX, line breaks at the ends of texts, and names of
+        signs such as typographic quotation marks."""
+        if node.type == "string":
+            return all(one.end_byte == other.start_byte for one, other in pairwise(node.children))
+        if node.type.endswith("identifier"):
+            return _OF_NAMES.sub("_", self.code(node)).isidentifier()
+        return not node.type.startswith("jsx_")
+
+    def nodes(self) -> Iterator[Node]:
+        """All of them, each before what is in it."""
+        ahead = [self.root]
+        while ahead:
+            node = ahead.pop()
+            yield node
+            ahead += reversed(node.children)
+
+    def code(self, node: Node) -> str:
+        """The source of a node."""
+        return self.between(node.start_byte, node.end_byte)
+
+    def between(self, begin: int, end: int | None) -> str:
+        """The source from one place to another."""
+        return self._text[begin:end].decode(_ENCODING, "surrogatepass")
+
+    def replaced(self, edits: list[tuple[int, int, str]]) -> str:
+        """The source with other code from one place to another; of two edits in a place the first comes first."""
+        made, place = "", 0
+        for begin, end, code in sorted(edits, key=itemgetter(0)):
+            made += self.between(place, begin) + code
+            place = end
+        return made + self.between(place, None)
+
+    def tree(self, node: Node, depth: int = 0) -> Tree:
+        """The tree of an expression. Raises NotRead."""
+        if depth > DEPTH_MAX:
+            raise NotRead("it is nested too deeply")
+
+        def field(name: str) -> Tree:
+            return self.tree(_field(node, name), depth + 1)
+
+        match node.type:
+            case "number":
+                return Literal(_number(self.code(node)))
+            case "string":
+                return Literal("".join(map(self.written, node.children[1:-1])))
+            case "true" | "false" | "null" as word:
+                return Literal({"true": True, "false": False, "null": None}[word])
+            case "identifier" | "undefined" | "this":
+                return Name(self.code(node))
+            case "regex":
+                return JsPattern(self.code(_field(node, "pattern")), "".join(map(self.code, node.children[3:])))
+            case "template_string":
+                return JsTemplate(self._template(node, depth))
+            case "parenthesized_expression" | "computed_property_name" | "template_substitution":
+                return self.tree(_parts(node)[1], depth + 1)
+            case "spread_element":
+                return Spread(self.tree(_parts(node)[1], depth + 1))
+            case "member_expression":
+                key = self._key(_field(node, "property"), depth)
+                return JsMember(field("object"), key, _is_optional(node))
+            case "subscript_expression":
+                return JsMember(field("object"), field("index"), _is_optional(node))
+            case "call_expression" if _field(node, "arguments").type == "arguments":  # not a template
+                return Call(field("function"), self._values(_field(node, "arguments"), depth))
+            case "new_expression":
+                arguments = node.child_by_field_name("arguments")
+                return NewExpression(field("constructor"), self._values(arguments, depth) if arguments else ())
+            case "unary_expression":
+                return Unary(_field(node, "operator").type, field("argument"))
+            case "binary_expression":
+                return Binary(_field(node, "operator").type, field("left"), field("right"))
+            case "ternary_expression":
+                return ConditionalExpression(field("condition"), field("consequence"), field("alternative"))
+            case "array":
+                return ArrayLiteral(self._values(node, depth))
+            case "object":
+                return ObjectLiteral(tuple(self._pair(each, depth) for each in _items(node)))
+            case "arrow_function" if _parts(node)[0].type != "async":
+                return Arrow(self._parameters(node), field("body"))
+        raise NotRead(f"it has a form that is not read: {node.type.replace('_', ' ')}")
+
+    def _values(self, node: Node, depth: int) -> tuple[Tree, ...]:
+        return tuple(self.tree(each, depth + 1) for each in _items(node))
+
+    def _pair(self, node: Node, depth: int) -> tuple[Tree | None, Tree]:
+        match node.type:
+            case "spread_element":
+                return None, self.tree(_parts(node)[1], depth + 1)
+            case "shorthand_property_identifier":
+                return Literal(self.code(node)), Name(self.code(node))
+            case "pair":
+                return self._key(_field(node, "key"), depth + 1), self.tree(_field(node, "value"), depth + 1)
+        raise NotRead("an object has a method")
+
+    def _key(self, node: Node, depth: int) -> Tree:
+        if node.type == "property_identifier":
+            return Literal(self.code(node))
+        return Literal(str(_number(self.code(node)))) if node.type == "number" else self.tree(node, depth)
+
+    def _parameters(self, node: Node) -> tuple[str, ...]:
+        only = node.child_by_field_name("parameter")
+        parameters = [only] if only else _items(_field(node, "parameters"))
+        if any(each.type != "identifier" for each in parameters):
+            raise NotRead("a function has parameters of a kind that is not read")
+        return tuple(map(self.code, parameters))
+
+    def _template(self, node: Node, depth: int) -> tuple[str | Tree, ...]:
+        parts: list[str | Tree] = []
+        text = ""
+        for each in node.children[1:-1]:
+            if each.type == "template_substitution":
+                parts += [text, self.tree(each, depth)]
+                text = ""
+            else:
+                text += self.written(each)
+        return tuple(part for part in (*parts, text) if part != "")
+
+    def written(self, node: Node) -> str:
+        """What a piece of a text, or an escape in it, stands for. Raises NotRead."""
+        written = self.code(node)
+        if node.type != "escape_sequence":
+            return written.replace("\r\n", "\n").replace("\r", "\n")
+        escape = written[1:]
+        if escape[0] in "ux":
+            code = int(escape[1:].strip("{}"), 16)
+            if 0xD800 <= code <= 0xDFFF or code > 0x10FFFF:
+                raise NotRead("a text has half a character, or none")
+            return chr(code)
+        if escape.isdigit() and escape != "0":
+            raise NotRead("a character is octal")
+        return _ESCAPED.get(escape, escape)
 
 
-def _token(source: str, position: int, *, after_value: bool, depth: int) -> tuple[_Token, int]:
-    first = source[position]
-    if first in "'\"":
-        return _text(source, position, first)
-    if first == "`":
-        return _template(source, position + 1, depth + 1)
-    if first.isdigit() or (first == "." and source[position + 1 : position + 2].isdigit()):
-        found = _NUMBER.match(source, position)
-        assert found is not None
-        return _Token("number", _number(found[0].replace("_", ""))), found.end()
-    if first == "/" and source.startswith("/*", position):
-        raise NotJavaScript("a comment is not closed")
-    if first == "/" and not after_value:
-        if (pattern := _PATTERN.match(source, position)) is None:
-            raise NotRead("`/` stands where nothing of the kind is read")
-        return _Token("pattern", JsPattern(pattern[1], pattern[2])), pattern.end()
-    if name := _NAME.match(source, position):
-        return _Token("name", name[0]), name.end()
-    if sign := _SIGN.match(source, position):
-        return _Token("sign", sign[0]), sign.end()
-    raise NotRead(f"`{first}` stands where nothing of the kind is read")
+def _items(node: Node) -> list[Node]:
+    """What stands between brackets and commas: a comma for an empty place, which no tree has."""
+    return _parts(node)[1:-1][::2]
+
+
+def _parts(node: Node) -> list[Node]:
+    return [each for each in node.children if not each.is_extra]  # comments
+
+
+def _field(node: Node, name: str) -> Node:
+    found = node.child_by_field_name(name)
+    assert found is not None, f"{node.type} has {name}"
+    return found
+
+
+def _is_optional(node: Node) -> bool:
+    return node.child_by_field_name("optional_chain") is not None
 
 
 def _number(written: str) -> int | float:
+    written = written.replace("_", "")
+    if re.fullmatch(r"0\d+|.*n", written):
+        raise NotRead("a number is octal, or a BigInt")
     if written[:2].lower() in ("0x", "0o", "0b"):
         return int(written, 0)
     number = float(written)
     return int(number) if number.is_integer() and "e" not in written.lower() and abs(number) < 2**53 else number
-
-
-def _text(source: str, position: int, quote: str) -> tuple[_Token, int]:
-    end = position + 1
-    while end < len(source) and source[end] != quote:
-        if source[end] == "\n":
-            break
-        end += 2 if source[end] == "\\" else 1
-    if end >= len(source) or source[end] != quote:
-        raise NotJavaScript("a text is not closed")
-    return _Token("text", _unescaped(source[position + 1 : end])), end + 1
-
-
-def _template(source: str, position: int, depth: int) -> tuple[_Token, int]:
-    if depth > _TEMPLATES_DEEP_MAX:
-        raise NotRead(f"more than {_TEMPLATES_DEEP_MAX} texts in backticks stand within each other")
-    parts: list[str | Tree] = []
-    begin = position
-    while position < len(source) and source[position] != "`":
-        if source[position] == "\\":
-            position += 2
-        elif source.startswith("${", position):
-            parts.append(_unescaped(source[begin:position]))
-            end = _closing(source, position + 2, depth)
-            parts.append(read_expression(source[position + 2 : end], depth))
-            position = begin = end + 1
-        else:
-            position += 1
-    if position >= len(source):
-        raise NotRead("a text in backticks is not closed")
-    parts.append(_unescaped(source[begin:position]))
-    return _Token("template", JsTemplate(tuple(part for part in parts if part != ""))), position + 1
-
-
-def _closing(source: str, position: int, depth: int) -> int:
-    """The position of the brace that closes `${`."""
-    opened, after_value = 0, False
-    while position < len(source):
-        if blank := _BLANK.match(source, position):
-            position = blank.end()
-            continue
-        if source[position] == "}" and opened == 0:
-            return position
-        token, position = _token(source, position, after_value=after_value, depth=depth)
-        after_value = token.kind != "sign" or token.value in _ENDS_VALUE
-        opened += {"{": 1, "}": -1}.get(token.value, 0) if token.kind == "sign" else 0
-    raise NotRead("`${` is not closed")
-
-
-def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(_character, text) if "\\" in text else text
-
-
-def _character(escape: re.Match[str]) -> str:
-    written = escape[1]
-    if len(written) > 1 and written[0] in "ux":
-        code = int(written[1:].strip("{}"), 16)
-        if code > 0x10FFFF:
-            raise NotRead("there is no such character")
-        return chr(code)
-    return _ESCAPED.get(written, written)
-
-
-_LEVELS: tuple[frozenset[str], ...] = (
-    frozenset({"??"}),
-    frozenset({"||"}),
-    frozenset({"&&"}),
-    frozenset({"|"}),
-    frozenset({"^"}),
-    frozenset({"&"}),
-    frozenset({"===", "!==", "==", "!="}),
-    frozenset({"<", "<=", ">", ">=", "in", "instanceof"}),
-    frozenset({"<<", ">>", ">>>"}),
-    frozenset({"+", "-"}),
-    frozenset({"*", "/", "%"}),
-)
-_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
-_STATEMENTS = frozenset({"function", "class", "async", "await", "var", "let", "const", "return", "if", "for", "while"})
-
-
-class _Reader:
-    """Reads tokens from left to right, an operator's right side deeper than its left."""
-
-    def __init__(self, tokens: list[_Token]) -> None:
-        self._tokens = tokens
-        self._at = 0
-        self._depth = 0
-
-    def read(self) -> Tree:
-        tree = self._expression()
-        while self._takes(";"):
-            pass
-        if self._tokens[self._at].kind != "end":
-            raise NotRead(f"it goes on after its end, with `{self._tokens[self._at].value}`")
-        return tree
-
-    def _expression(self) -> Tree:
-        self._depth += 1
-        if self._depth > DEPTH_MAX:
-            raise NotRead("it is nested too deeply")
-        tree = self._arrow() or self._choice()
-        self._depth -= 1
-        return tree
-
-    def _arrow(self) -> Tree | None:
-        begin, names = self._at, []
-        token = self._tokens[begin]
-        if token.kind == "name" and self._is("=>", begin + 1):
-            names, self._at = [token.value], begin + 1
-        elif self._is("(", begin):
-            at = begin + 1
-            while self._tokens[at].kind == "name":
-                names.append(self._tokens[at].value)
-                at += 1
-                if not self._is(",", at):
-                    break
-                at += 1
-            if not (self._is(")", at) and self._is("=>", at + 1)):
-                return None
-            self._at = at + 1
-        else:
-            return None
-        self._needs("=>")
-        if self._is("{", self._at):
-            raise NotRead("a function has statements")
-        return Arrow(tuple(names), self._expression())
-
-    def _choice(self) -> Tree:
-        test = self._binary(0)
-        if not self._takes("?"):
-            return test
-        chosen = self._expression()
-        self._needs(":")
-        return ConditionalExpression(test, chosen, self._expression())
-
-    def _binary(self, level: int) -> Tree:
-        if level == len(_LEVELS):
-            return self._power()
-        left = self._binary(level + 1)
-        while (sign := self._tokens[self._at]).kind in ("sign", "name") and sign.value in _LEVELS[level]:
-            self._at += 1
-            left = Binary(sign.value, left, self._binary(level + 1))
-        return left
-
-    def _power(self) -> Tree:
-        base = self._unary()
-        return Binary("**", base, self._power()) if self._takes("**") else base
-
-    def _unary(self) -> Tree:
-        token = self._tokens[self._at]
-        if (token.kind == "sign" and token.value in ("!", "-", "+", "~")) or token == ("name", "typeof"):
-            self._at += 1
-            self._depth += 1
-            if self._depth > DEPTH_MAX:
-                raise NotRead("it is nested too deeply")
-            tree = Unary(token.value, self._unary())
-            self._depth -= 1
-            return tree
-        return self._postfix(self._new() if token == ("name", "new") else self._primary())
-
-    def _new(self) -> Tree:
-        self._at += 1
-        callee = self._primary()
-        return NewExpression(callee, self._arguments() if self._takes("(") else ())
-
-    def _postfix(self, tree: Tree) -> Tree:
-        while True:
-            if self._takes("."):
-                tree = JsMember(tree, Literal(self._word()))
-            elif self._takes("?."):
-                if self._takes("("):
-                    tree = Call(tree, self._arguments())
-                elif self._takes("["):
-                    tree = JsMember(tree, self._closed("]"), optional=True)
-                else:
-                    tree = JsMember(tree, Literal(self._word()), optional=True)
-            elif self._takes("["):
-                tree = JsMember(tree, self._closed("]"))
-            elif self._takes("("):
-                tree = Call(tree, self._arguments())
-            else:
-                return tree
-
-    def _primary(self) -> Tree:
-        token = self._tokens[self._at]
-        self._at += 1
-        match token.kind:
-            case "number" | "text":
-                return Literal(token.value)
-            case "template" | "pattern":
-                tree: Tree = token.value
-                return tree
-            case "name" if token.value in _WORDS:
-                return Literal(_WORDS[token.value])
-            case "name" if token.value not in _STATEMENTS:
-                return Name(token.value)
-        match token.value:
-            case "(":
-                return self._closed(")")
-            case "[":
-                return ArrayLiteral(self._items("]"))
-            case "{":
-                return self._object()
-        raise NotRead(f"`{token.value}` stands where a value should")
-
-    def _arguments(self) -> tuple[Tree, ...]:
-        return self._items(")")
-
-    def _items(self, closing: str) -> tuple[Tree, ...]:
-        items: list[Tree] = []
-        while not self._takes(closing):
-            items.append(Spread(self._expression()) if self._takes("...") else self._expression())
-            if not self._takes(",") and not self._is(closing, self._at):
-                raise NotRead(f"`{closing}` is missing")
-        return tuple(items)
-
-    def _object(self) -> Tree:
-        pairs: list[tuple[Tree | None, Tree]] = []
-        while not self._takes("}"):
-            pairs.append(self._pair())
-            if not self._takes(",") and not self._is("}", self._at):
-                raise NotRead("`}` is missing")
-        return ObjectLiteral(tuple(pairs))
-
-    def _pair(self) -> tuple[Tree | None, Tree]:
-        if self._takes("..."):
-            return None, self._expression()
-        token = self._tokens[self._at]
-        self._at += 1
-        key: Tree
-        if token.kind in ("name", "text"):
-            key = Literal(token.value)
-        elif token.kind == "number":
-            key = Literal(str(token.value))
-        elif token == ("sign", "["):
-            key = self._closed("]")
-        else:
-            raise NotRead("an object has a key of a kind that is not read")
-        if self._takes(":"):
-            return key, self._expression()
-        if token.kind == "name" and (self._is(",", self._at) or self._is("}", self._at)):
-            return key, Name(token.value)
-        raise NotRead("an object has a method")
-
-    def _closed(self, closing: str) -> Tree:
-        tree = self._expression()
-        self._needs(closing)
-        return tree
-
-    def _word(self) -> str:
-        token = self._tokens[self._at]
-        self._at += 1
-        if token.kind != "name":
-            raise NotRead("a name is missing after a dot")
-        return str(token.value)
-
-    def _is(self, sign: str, at: int) -> bool:
-        return self._tokens[min(at, len(self._tokens) - 1)] == ("sign", sign)
-
-    def _takes(self, sign: str) -> bool:
-        if self._is(sign, self._at):
-            self._at += 1
-            return True
-        return False
-
-    def _needs(self, sign: str) -> None:
-        if not self._takes(sign):
-            raise NotRead(f"`{sign}` is missing")

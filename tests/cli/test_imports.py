@@ -40,6 +40,7 @@ NEVER_FOR_READING = (
     "psycopg",
     "rich",
     "socketio",
+    "tree_sitter",
 )
 
 

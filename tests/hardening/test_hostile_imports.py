@@ -65,6 +65,7 @@ EXPRESSIONS = {
     "lists": "[" * 40 + "1" + "]" * 40,
     "comments": "1 " + "/*" * (LONG // 2),
     "patterns": "/[" * (LONG // 2),
+    "choices": "$json.a" + " || $json.b" * 50,
 }
 PYTHON = {"attributes": "x.json\n" * (LONG // 7), "brackets": "(" * LONG, "names": "_items[" * (LONG // 7)}
 

@@ -314,7 +314,7 @@ def test_code_that_waits_first_becomes_a_delay_and_the_rest() -> None:
 def test_what_is_no_code_in_n8n_either_fails_when_it_is_reached() -> None:
     python = node("Python", "code", 2, language="python", pythonCode="for x in _input.all():\nx = 1\nreturn []")
     request = node("Get", "httpRequest", 4.2, url="={{ $('A).item.json.x }}", options={})
-    for each, message in ((python, "not Python"), (request, "not closed")):
+    for each, message in ((python, "not Python"), (request, "invalid syntax")):
         workflow = imported(each)
         run = asyncio.run(run_workflow(workflow.document, {"n8nItems": [{}]}))
         assert (workflow.report.status, run.status) == ("exact", "FAILED")

@@ -79,6 +79,14 @@ def test_dots_in_a_computed_name_of_json_mean_fields_within_fields(written: str,
     assert (run.output or {})["n8nItems"] == [gives]
 
 
+def test_an_object_in_an_expression_is_json_also_with_a_line_break_behind_it() -> None:
+    merged = node("N", "set", 3.4, mode="raw", jsonOutput="={{ {...$json, a: 1} }}\n", options={})
+
+    run = run_of(Drawn("merged", "", [merged], [{"k": "p.q"}], []))
+
+    assert (run.output or {})["n8nItems"] == [{"k": "p.q", "a": 1}]
+
+
 def test_an_assignment_without_a_value_is_not_exact() -> None:
     bare = node("N", "set", 3.4, assignments={"assignments": [{"name": "a", "type": "number"}]}, options={})
     [workflow] = read_exports(Drawn("bare", "", [bare], [{}], []).export())

@@ -50,6 +50,7 @@ def args(workflow: Imported) -> list[str]:
         ("a IN ('{{ $json.a }}') AND b > 1", "a IN (:p1) AND b > 1", ["{{(ctx.item.a | js_text('undefined'))}}"]),
         ("a = '{{ $json.a }}'::date -- {", "a = :p1::date -- {", ["{{(ctx.item.a | js_text('undefined'))}}"]),
         ("'/*' = '{{ $json.a }}' /* ' */", "'/*' = :p1 /* ' */", ["{{(ctx.item.a | js_text('undefined'))}}"]),
+        ("a = '{{ `${$json.a}-` }}'", "a = :p1", ["{{((ctx.item.a | js_text('undefined')) ~ '-')}}"]),
     ],
 )  # fmt: skip
 def test_a_whole_text_within_quotes_is_one_bound_text(sql: str, made: str, values: list[str]) -> None:
@@ -109,6 +110,8 @@ def test_a_text_for_a_function_of_known_types_is_bound_and_in_mysql_for_every_fu
          "one of its expressions writes quotes into the SQL"),
         ("SELECT a FROM t WHERE a IN ('{{ $json.a.join(\"','\") }}')", "placeholder",
          "one of its expressions writes quotes into the SQL"),
+        ("SELECT '{{ `${$json.a}\\x27` }}'", "placeholder", "one of its expressions writes quotes into the SQL"),
+        ("SELECT '{{ $json.a.replace(/'/, x }}'", "placeholder", "one of its expressions is not read"),
         ("SELECT 1; DELETE FROM t", "placeholder", "it has several statements, and a saved query has one"),
         ("DROP TABLE t", "placeholder", "saved queries read and change rows, nothing else"),
     ],

@@ -188,7 +188,7 @@ def raw_fields(job: MappingJob, texts: Texts) -> Any:
             before += piece
         else:
             inside = len(re.findall(r'(?<!\\)"', before)) % 2
-            parts.append(_as_text(texts.phrase(f"={{{{{piece.js}}}}}").atom, "undefined" if inside else "null"))
+            parts.append(_as_text(texts.phrase(f"={{{{ {piece.js} }}}}").atom, "undefined" if inside else "null"))
     if sum(map(len, parts)) + 4 * len(parts) <= LONG:
         return expression(f"({' ~ '.join(parts)}) | fromjson")
     made = [json.dumps(each) if isinstance(each, str) else f"f(() => ({each.js}\n))" for each in pieces]

@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from anabranch.n8n.job import NotMapped
-from anabranch.n8n.js_tree import JsTemplate, NotRead, tokens_of
+from anabranch.n8n.js_tree import NotRead, texts_of
 from anabranch.n8n.phrases import Phrase
 from anabranch.n8n.refs import literal
 from anabranch.n8n.texts import Source, expression, split
@@ -122,15 +121,11 @@ def _tokens(sql: str) -> list[_SqlToken]:
 def _check_quotes(js: str) -> None:
     """Expressions with quotes in their texts write SQL, or escape it by hand."""
     try:
-        texts: list[Any] = [token.value for token in tokens_of(js) if token.kind in ("text", "template", "pattern")]
+        texts = texts_of(js)
     except NotRead:
         raise NotMapped("one of its expressions is not read") from None
-    if any("'" in _text_of(each) or '"' in _text_of(each) for each in texts):
+    if any("'" in each or '"' in each for each in texts):
         raise NotMapped("one of its expressions writes quotes into the SQL")
-
-
-def _text_of(value: Any) -> str:
-    return "".join(map(str, value.parts)) if isinstance(value, JsTemplate) else str(getattr(value, "source", value))
 
 
 @dataclass(slots=True)

@@ -530,6 +530,13 @@ class LogUnreadable(AnabranchError):
     hint = "Restore the database from a backup; `anabranch doctor --data` names all such runs."
 
 
+class RunUnreadable(AnabranchError):
+    """The stored row of a run has a value that the engine cannot have written; `details` has the run."""
+
+    code = "RUN_UNREADABLE"
+    hint = "Restore the row from a backup; `anabranch doctor --data` names all such runs."
+
+
 class TemplateError(AnabranchError):
     """A template that does not compile, or whose evaluation fails."""
 

@@ -43,6 +43,9 @@ CAUSES_MAX = 1_000
 MEMBERS_SHOWN_MAX = 8
 MEMBER_CHARACTERS_MAX = 400
 
+# Read past the class of the exception: what it defines under these names is the author's code, and may raise.
+_CAUSES_OF = [vars(BaseException)[name] for name in ("__cause__", "__context__")]
+
 
 class Runner:
     """Runs the workflow functions that this process knows."""
@@ -180,7 +183,7 @@ def _failed_steps(failure: BaseException) -> tuple[ActivationKey, ...]:
         seen.add(id(each))
         if isinstance(each, StepError) and isinstance(each.stored, RunError):
             found[each.stored.node_id, each.stored.scope] = None
-        left += [each.__cause__, each.__context__]
+        left += [of.__get__(each) for of in _CAUSES_OF]
         if isinstance(each, BaseExceptionGroup):
             left += each.exceptions
     return tuple(found)

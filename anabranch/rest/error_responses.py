@@ -68,6 +68,7 @@ STATUS: Mapping[type[errors.AnabranchError], int] = {
     errors.TooManySignals: 429,
     errors.WebhookBusy: 429,
     errors.LogUnreadable: 500,
+    errors.RunUnreadable: 500,
     errors.NoResponse: 502,
     errors.ShuttingDown: 503,
     errors.StoreUnavailable: 503,
@@ -94,7 +95,7 @@ def response_of(error: errors.AnabranchError) -> web.Response:
     status = status_of(error)
     if status == 503 and not isinstance(error, errors.TooManyConnections):  # these are logged once a minute
         logger.warning("answered 503: %s", error.message)
-    elif isinstance(error, errors.LogUnreadable):
+    elif isinstance(error, errors.LogUnreadable | errors.RunUnreadable):
         logger.error("answered 500: %s", error.message)
     headers = {}
     if status in RETRY_AFTER_S:

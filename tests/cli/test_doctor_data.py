@@ -8,6 +8,7 @@ import json
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,17 @@ from sqlalchemy import Connection, select, text
 
 from anabranch import Client, Worker, workflow
 from anabranch.app import build
+from anabranch.engine.rules.event_payloads import RunSuspended
+from anabranch.engine.rules.events import SuspendReason
 from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.store.opening import dialect_of, open_store
 from anabranch.engine.store.schema import metadata
+from anabranch.engine.store.sql.housekeeping.housekeeping_statements import (
+    BEGIN_COUNTING,
+    COUNT_CHUNK,
+    MOVE_COUNTED_UNTIL,
+    RETENTIONS,
+)
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.handlers.registry import builtin_types
 from anabranch.service.data_check.data_doctor import DataDoctor, DataReport
@@ -29,6 +38,11 @@ from tests.cli.conftest import GREETING, Command
 @workflow(name="dozes")
 async def dozes(ctx: Any, input: Any) -> Any:
     await ctx.step.sleep("nap", "1h")
+
+
+@workflow(name="hangs")
+async def hangs(ctx: Any, input: Any) -> Any:
+    await ctx.step.run("hang", asyncio.Event().wait)
 
 
 def drawn(name: str, **middle: Any) -> dict[str, Any]:
@@ -44,7 +58,7 @@ FAILS = drawn("fails", type="set", config={"values": {"x": "{{ctx.nothing.at.all
 
 async def _filled(url: str) -> dict[str, str]:
     """Runs of every kind: their ids by what they do."""
-    async with Worker(url, workflows=[dozes]), Client(url) as client:
+    async with Worker(url, workflows=[dozes, hangs], grace="0s"), Client(url) as client:
         async with build(Settings.load(database_url=url)).open_services(works=False) as services:
             for document in (GREETING, WAITS, CALLS, FAILS):
                 await services.workflows.save_workflow(document, tenant_id="default", actor=None)
@@ -55,23 +69,38 @@ async def _filled(url: str) -> dict[str, str]:
         child = child_id(runs["calls"], "node", "")
         for run_id in (*runs.values(), child):
             await _settled(client, run_id)
+        hanging = runs["hangs"] = (await client.start("hangs", {})).run_id
+        await _settled(client, hanging, ("RUNNING",))
         await client.pause(paused)
+        runs["fork"] = (await client.fork(runs["waits"]))["instanceID"]
+        reopened = runs["reopened"] = (await client.start("waits", {})).run_id
+        in_an_hour = datetime.now(UTC) + timedelta(hours=1)
+        defective = runs["defective"] = (await client.start("waits", {}, deadline_at=in_an_hour)).run_id
+        for run_id in (runs["fork"], reopened, defective):
+            await _settled(client, run_id)
+        await client.cancel(reopened)
+        await client.retry(reopened)
+        await client.signal(reopened, "go", {})
+        await _settled(client, reopened, ("COMPLETED",))
         await client.signal(runs["waits"], "else", {}, key="k")
         for _ in range(500):
             if (await client.get(runs["waits"]))["status"] == "WAITING":
                 break
             await asyncio.sleep(0.02)
+    async with _opened(url) as store:
+        defect = RunSuspended(SuspendReason.ENGINE_DEFECT, "no", "Update.", "1.0")
+        await store.append_suspension(defective, defect, tenant_id="default")
     return {**runs, "child": child}
 
 
-async def _settled(client: Client, run_id: str) -> None:
+async def _settled(client: Client, run_id: str, statuses: tuple[str, ...] = ("WAITING", "COMPLETED", "FAILED")) -> None:
     """Until it has ended or is parked."""
     while True:
         try:
             run = await client.get(run_id)
         except Exception:  # noqa: BLE001 -- the child may not be there yet
             run = {"status": "RUNNING"}
-        if run["status"] in ("WAITING", "COMPLETED", "FAILED"):
+        if run["status"] in statuses:
             return
         await asyncio.sleep(0.02)
 
@@ -107,6 +136,11 @@ def again(run: str, condition: str) -> list[str]:
     return [f"{copied} WHERE {which}", update(run, "last_seq = last_seq + 1")]
 
 
+def changed(run: str, change: str, condition: str) -> str:
+    """Change rows of the log of a run."""
+    return f"UPDATE {LOGS} SET {change} WHERE instance_id = '{{{run}}}' AND {condition}"
+
+
 COUNTED_41 = (
     "INSERT INTO run_counts (tenant_id, workflow_id, status, runs)"
     f" SELECT tenant_id, workflow_id, 'FAILED', 41 FROM {RUNS} WHERE instance_id = '{{greeting}}'"
@@ -135,6 +169,8 @@ CORRUPTIONS: dict[DataFault, dict[str, list[str]]] = {
         "a status that no version knows": [update("greeting", "status = 'BANANA'")],
         "a reason that no version knows": [update("calls", "suspended_for = 'BANANA'")],
         "what is left out is no JSON": [update("child", "left_out = '{{'")],
+        "a suspect without company": [update("waits", "company = 0")],
+        "fewer crashes than none": [update("waits", "crashes = -1")],
     },
     DataFault.LOG_BROKEN: {
         "a row of a log is deleted": [f"DELETE FROM {LOGS} WHERE {row('greeting', '= 3')}"],
@@ -155,6 +191,16 @@ CORRUPTIONS: dict[DataFault, dict[str, list[str]]] = {
         "a reference without its run": [value('"ab"'), reference("00000000-0000-7000-8000-000000000000", '"ab"')]
     },
     DataFault.LOG_ORPHANED: {"a log without its run": [remove("fails")]},
+    DataFault.LOG_ROW_DIFFERS: {
+        "a status of a node that its row does not have": [changed("waits", "node_status = 'error'", COMPLETED)],
+        "a completed node without its status": [changed("waits", "node_status = NULL", COMPLETED)],
+        "a generation that the run does not have": [changed("waits", "generation = 7", COMPLETED)],
+        "a generation before that of the run": [
+            changed("reopened", "generation = 0", "event_type = 'NODE_COMPLETED' AND node_id = 'node'")
+        ],
+        "another message than the error's": [changed("fails", "error_message = 'x'", "event_type = 'NODE_FAILED'")],
+        "a message without an error": [changed("fails", "error_message = 'x'", "event_type = 'NODE_DISPATCHED'")],
+    },
     DataFault.LOG_SIZE_DIFFERS: {"a wrong size": [update("greeting", "log_bytes = log_bytes + 7")]},
     DataFault.STATUS_DIFFERS: {
         "a status that is not the log's": [update("greeting", "status = 'CANCELLED'")],
@@ -170,6 +216,9 @@ CORRUPTIONS: dict[DataFault, dict[str, list[str]]] = {
     DataFault.RUN_STUCK: {
         "a timer that nobody wakes": [update("dozes", "available_at = NULL")],
         "a timer that is woken late": [update("dozes", "available_at = available_at + 1")],
+        "a run that waits for a signal is due in years": [update("waits", "available_at = 99999999999999")],
+        "a paused run is due in years": [update("paused", "available_at = 99999999999999")],
+        "a suspect is due in years": [update("dozes", "company = 1, available_at = 99999999999999")],
     },
     DataFault.SIGNAL_REPEATED: {
         "a signal is stored twice": ["DROP INDEX ux_log_signal_key", *again("waits", "event_type = 'SIGNAL_RECEIVED'")]
@@ -184,8 +233,19 @@ CORRUPTIONS: dict[DataFault, dict[str, list[str]]] = {
     DataFault.PARENT_NOT_WOKEN: {
         "a parent has not heard": [update("child", "status = 'CANCELLED', completed_at = 1, available_at = NULL")]
     },
-    DataFault.FAMILY_DIFFERS: {"a child of another depth": [update("child", "depth = 7")]},
-    DataFault.COUNTS_DIFFER: {"a wrong count": [COUNTED_41]},
+    DataFault.FAMILY_DIFFERS: {
+        "a child of another depth": [update("child", "depth = 7")],
+        "a child of another run": [update("child", "parent_id = '{fails}', root_id = '{fails}'")],
+        "a child without its parent": [update("child", "parent_id = NULL")],
+        "a fork without its origin": [update("fork", "forked_from = NULL")],
+        "a fork of another run": [update("fork", "forked_from = '{fails}'")],
+        "a run that is no fork": [update("greeting", "forked_from = '{fails}'")],
+    },
+    DataFault.COUNTS_DIFFER: {
+        "a wrong count": [COUNTED_41],
+        "no counters": ["DELETE FROM run_counts"],
+        "a counter is gone": ["DELETE FROM run_counts WHERE status = 'COMPLETED'"],
+    },
     DataFault.INDEX_MISSING: {"an index is gone": ["DROP INDEX ux_log_attempt"]},
 }
 
@@ -219,6 +279,15 @@ async def _opened(url: str) -> AsyncIterator[SqlStore]:
         await store.stop()
 
 
+def _count(connection: Connection) -> None:
+    """Count all ended runs, as housekeeping does after some minutes."""
+    until = connection.execute(text(f"SELECT max(completed_at) FROM {RUNS}")).scalar_one()
+    connection.execute(BEGIN_COUNTING)
+    connection.execute(MOVE_COUNTED_UNTIL, {"until": until})
+    for days in connection.execute(RETENTIONS).scalars().all():
+        connection.execute(COUNT_CHUNK, {"retention_days": days, "after": 0, "until": until})
+
+
 async def _checked(store: SqlStore) -> DataReport:
     return await DataDoctor(store, builtin_types(), look_again_s=0).check()
 
@@ -228,6 +297,8 @@ async def test_each_corruption_is_found_and_named_and_a_healthy_database_has_non
     missed = {}
     dialect = dialect_of(database_url)
     engine = dialect.engine(commits=False)
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        _count(connection)
     async with _opened(database_url) as store:
         healthy = await _checked(store)
         assert [finding.message for finding in healthy.findings] == []

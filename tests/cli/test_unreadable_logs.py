@@ -1,4 +1,4 @@
-"""A log with a row that cannot be read: commands name the run, the row and what to do."""
+"""A log with a row that cannot be read, or a run: commands name the run, the row and what to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.engine.store.sql.rows import EVENT_NOTE_COLUMNS, PAYLOAD_SEPARATOR, events_from
-from anabranch.errors import LogUnreadable
+from anabranch.errors import LogUnreadable, RunUnreadable
 from anabranch.rest.error_responses import status_of
 from tests.cli.conftest import GREETING, Command, Write
 
@@ -70,3 +70,40 @@ def test_whatever_is_wrong_with_a_row_is_told_with_its_seq(changed: dict[str, ob
 
     assert caught.value.message.startswith(f"row 9 of the log of run run cannot be read: {why}")
     assert status_of(caught.value) == 500
+
+
+@pytest.mark.parametrize("change", ["status = 'BANANA'", "suspended_for = 'BANANA'", "left_out = '{'", "needs = '7'"])
+@pytest.mark.parametrize("command", ["runs list", "runs show {}", "verify {}", "verify --all", "explain {}"])
+def test_a_command_that_reads_the_row_of_a_run_says_which_it_is_and_what_to_do(
+    anabranch: Command, write: Write, change: str, command: str
+) -> None:
+    ran = anabranch("run", write("greeting.json", GREETING), "--input", '{"name": "Ada"}', "--json")
+    run_id = str(ran.document["instanceID"])
+    with sqlite3.connect(".anabranch/anabranch.db") as connection:
+        connection.execute(f"UPDATE workflow_instances SET {change}")
+    connection.close()
+
+    told = anabranch(*command.format(run_id).split())
+    error = anabranch(*command.format(run_id).split(), "--json").document["error"]
+
+    assert (told.code, error["code"], error["details"]) == (1, "RUN_UNREADABLE", {"instanceID": run_id})
+    assert f"error RUN_UNREADABLE: the row of run {run_id} cannot be read: " in told.err
+    assert "hint: Restore the row from a backup; `anabranch doctor --data` names all such runs." in told.err
+    assert status_of(RunUnreadable("")) == 500
+
+
+@pytest.mark.parametrize("command", ["workflows list", "workflows show greeting"])
+def test_a_command_that_counts_runs_says_that_one_has_an_unknown_status(
+    anabranch: Command, write: Write, command: str
+) -> None:
+    anabranch("run", write("greeting.json", GREETING), "--input", '{"name": "Ada"}')
+    with sqlite3.connect(".anabranch/anabranch.db") as connection:
+        connection.execute("UPDATE workflow_instances SET status = 'BANANA'")
+    connection.close()
+
+    told = anabranch(*command.split())
+
+    assert (told.code, told.err.splitlines()[0]) == (
+        1,
+        "error RUN_UNREADABLE: a run has the status 'BANANA', which no version writes",
+    )

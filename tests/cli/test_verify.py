@@ -240,6 +240,25 @@ async def test_a_function_that_raises_an_interruption_is_held_against_its_log(
     assert [finding.code for finding in otherwise.findings] == [FindingCode.STEP_DIFFERS]
 
 
+async def test_an_error_whose_cause_cannot_be_read_is_held_against_its_log() -> None:
+    class Fragile(Exception):
+        @property
+        def __cause__(self) -> BaseException | None:
+            raise RuntimeError("no cause")
+
+    async def fragile(ctx: Any, input: Any) -> None:
+        await ctx.step.run("charge", print)
+        raise Fragile("mine")
+
+    failure = RunError("HANDLER_ERROR", qualified_name(Fragile), "mine")
+    run = Coded().then(done("charge"), function(Failed(failure, retryable=False)))
+    history = RecordedHistory(run.head, run.status.value, {"workflowOptions": {}}, run.log)
+
+    verified = await verify_history(history, builtin_types(), WorkflowRegistry([Workflow("spec", 1, fragile, {})]))
+
+    assert (verified.findings, verified.notes) == ((), ())
+
+
 async def test_an_open_run_that_waits_is_not_about_to_end() -> None:
     run = Coded().then(done("charge"), suspended(sleeps("nap", 1_000)))
     history = RecordedHistory(run.head, run.status.value, {"workflowOptions": {}}, run.log)

@@ -155,6 +155,15 @@ CORRUPTIONS: dict[str, tuple[Corrupt, str]] = {
     ),
     "a pure node has another output": (changed(COMPLETED, "join", payload=Payload.of({"n": 8})), "RESULT_DIFFERS"),
     "a handle that the node does not have": (changed(COMPLETED, "work", next_handle="sideways"), "HANDLE_DIFFERS"),
+    "a result is stored under another variable": (
+        changed(COMPLETED, "work", output_variable="joined"),
+        "RESULT_DIFFERS",
+    ),
+    "a result is stored without its variable": (changed(COMPLETED, "ask", output_variable=None), "RESULT_DIFFERS"),
+    "a wait has a variable that its node has not": (
+        changed(EventType.NODE_WAITING, "nap", output_variable="said"),
+        "RESULT_DIFFERS",
+    ),
     "an iteration is left out": (without(DISPATCHED, "item", 1), "ITERATION_UNEXPECTED"),
     "an iteration too many": (added(DISPATCHED, "item", "each[2]", after=(COMPLETED, "item")), "ITERATION_UNEXPECTED"),
     "a loop with another output": (changed(COMPLETED, "each", payload=Payload.of([3])), "RESULT_DIFFERS"),
@@ -193,6 +202,13 @@ def test_a_node_of_a_type_that_is_not_known_here_may_leave_by_any_handle() -> No
     run = begun(compile_plan(document, types, evaluates=False)).then(completed("a"), completed("b", handle="loud"))
     findings = check_log(compile_plan(document, TYPES, evaluates=False), run.head, run.log)
     assert findings == []
+
+
+def test_the_variable_of_a_node_is_checked_also_if_its_type_is_not_known_here() -> None:
+    run, plan = order(), compile_plan(ORDER, TypesWith(without=["python"]))
+    log = changed(COMPLETED, "work", output_variable="joined")(list(run.log))
+    assert check_log(plan, run.head, run.log) == []
+    assert [(each.code, each.node_id) for each in check_log(plan, run.head, log)] == [("RESULT_DIFFERS", "work")]
 
 
 def test_every_prefix_of_a_log_that_ends_with_a_transaction_has_no_finding() -> None:

@@ -110,6 +110,10 @@ class DataDoctor:
         found: list[DataFinding] = []
         loaded = await self._loaded(instance_ids, found)
         states: dict[str, AnyState | None] = {}
+        found += [
+            DataFinding(DataFault.LOG_ROW_DIFFERS, wrong.message, wrong.instance_id, wrong.seq)
+            for wrong in await self._store.differing_rows(list(loaded), limit=FINDINGS_MAX)
+        ]
         now = await self._store.now()
         for instance_id, each in loaded.items():
             note = _FindingCollector(instance_id, found)
@@ -226,15 +230,17 @@ class DataDoctor:
 
     async def _counters(self) -> list[DataFinding]:
         found: list[DataFinding] = []
-        counter = await self._store.counter_after(None)
-        while counter is not None:
-            if counter.counted != counter.stored:
-                message = (
-                    f"workflow {counter.workflow_id} has {counter.counted} runs counted {counter.status.value}"
-                    f" in tenant '{counter.tenant_id}', and {counter.stored} are stored"
-                )
-                found.append(DataFinding(DataFault.COUNTS_DIFFER, message))
-            counter = await self._store.counter_after(counter)
+        workflow = await self._store.counted_workflow_after(None)
+        while workflow is not None and len(found) < FINDINGS_MAX:
+            tenant_id, workflow_id = workflow
+            for counter in await self._store.counters_of(tenant_id, workflow_id):
+                if counter.counted != counter.stored:
+                    message = (
+                        f"workflow {workflow_id} has {counter.counted} runs counted {counter.status}"
+                        f" in tenant '{tenant_id}', and {counter.stored} are stored"
+                    )
+                    found.append(DataFinding(DataFault.COUNTS_DIFFER, message))
+            workflow = await self._store.counted_workflow_after(workflow)
         return found
 
     async def _schema(self) -> list[DataFinding]:

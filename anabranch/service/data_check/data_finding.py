@@ -14,6 +14,7 @@ class DataFault(StrEnum):
     LOG_BROKEN = "LOG_BROKEN"
     LOG_UNREADABLE = "LOG_UNREADABLE"
     LOG_ORPHANED = "LOG_ORPHANED"
+    LOG_ROW_DIFFERS = "LOG_ROW_DIFFERS"
     LOG_SIZE_DIFFERS = "LOG_SIZE_DIFFERS"
     ENDING_REPEATED = "ENDING_REPEATED"
     END_REPEATED = "END_REPEATED"
@@ -42,10 +43,11 @@ _COPY = "Restore the database from a backup; or keep a copy of it (`anabranch ba
 _TOUCH = "Pause and resume the run: a worker looks at it then."
 
 HINTS: dict[DataFault, str] = {
-    DataFault.RUN_UNREADABLE: "Restore the row from a backup; until then lists with this run fail, too.",
+    DataFault.RUN_UNREADABLE: "Restore the row from a backup; until then lists with this run may fail, too.",
     DataFault.LOG_BROKEN: _RESTORE,
     DataFault.LOG_UNREADABLE: _COPY,
     DataFault.LOG_ORPHANED: "`anabranch purge` removes logs of runs that are not there.",
+    DataFault.LOG_ROW_DIFFERS: "Restore it from a backup; views, searches and an index go by it, decisions do not.",
     DataFault.LOG_SIZE_DIFFERS: "It only decides how a log is read and when it is full. Restore it, or leave it.",
     DataFault.ENDING_REPEATED: _RESTORE,
     DataFault.END_REPEATED: _RESTORE,

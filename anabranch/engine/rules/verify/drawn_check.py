@@ -90,6 +90,7 @@ class DrawnCheck(RunCheck):
         if node is None:
             self.note(FindingCode.ROW_UNEXPECTED, event, f"the graph has no node '{event.node_id}' that can be reached")
             return
+        self._check_variable(event, node)
         match event.type:
             case EventType.NODE_DISPATCHED:
                 self._dispatch(event, node)
@@ -105,6 +106,13 @@ class DrawnCheck(RunCheck):
                 self._wait(event, node)
             case EventType.LOOP_OPENED:
                 self._open_loop(event, node)
+
+    def _check_variable(self, event: Event, node: PlanNode) -> None:
+        """Check the column that repeats the node's variable: not all rows have it, but those that complete it do."""
+        written, expected = event.output_variable, node.output_variable
+        if written != expected and (written is not None or event.type is EventType.NODE_COMPLETED):
+            message = f"'{node.id}' is recorded with the variable {written!r}, and writes {expected!r}"
+            self.note(FindingCode.RESULT_DIFFERS, event, message)
 
     def finish(self) -> None:
         """Check that nothing is missing at the end of the log: consequences are committed with their cause."""

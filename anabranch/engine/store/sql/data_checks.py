@@ -15,10 +15,11 @@ from typing import Any
 from sqlalchemy import text
 
 from anabranch.engine.ports import InstanceRow
-from anabranch.engine.rules.events import Status
-from anabranch.engine.store.schema import IS_OPEN, metadata
+from anabranch.engine.rules.events import NODE_STATUS, EventType
+from anabranch.engine.store.schema import IS_ENDING, IS_OPEN, metadata
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.rows import INSTANCE_COLUMNS, instance_row
+from anabranch.errors import RunUnreadable
 
 _COLUMNS = ", ".join(INSTANCE_COLUMNS)
 
@@ -38,15 +39,43 @@ _DUE_SCHEDULES = text("""
 
 _LEFT_TO_DELIVER = text("SELECT count(*) FROM topic_messages WHERE due_at IS NOT NULL")
 
-_COUNTS = text("""
-    SELECT c.tenant_id, c.workflow_id, c.status, c.runs,
-        (SELECT count(*) FROM workflow_instances AS i
-         WHERE i.tenant_id = c.tenant_id AND i.workflow_id = c.workflow_id AND i.status = c.status AND NOT i.test
-           AND i.completed_at <= (SELECT reached FROM watermarks WHERE name = 'run_counts')) AS stored
-    FROM run_counts AS c
-    WHERE c.workflow_id > :after OR c.workflow_id = :after AND (c.tenant_id, c.status) > (:tenant_id, :status)
-    ORDER BY c.workflow_id, c.tenant_id, c.status LIMIT 1
+_COUNTED_WORKFLOW = text("""
+    SELECT tenant_id, workflow_id FROM (
+        SELECT * FROM (SELECT tenant_id, workflow_id FROM workflow_instances
+                       WHERE workflow_id IS NOT NULL AND (tenant_id, workflow_id) > (:tenant_id, :after)
+                       ORDER BY tenant_id, workflow_id LIMIT 1) AS stored
+        UNION ALL
+        SELECT * FROM (SELECT tenant_id, workflow_id FROM run_counts
+                       WHERE (tenant_id, workflow_id) > (:tenant_id, :after)
+                       ORDER BY tenant_id, workflow_id LIMIT 1) AS counted) AS following
+    ORDER BY tenant_id, workflow_id LIMIT 1
 """)
+
+_COUNTS = text("""
+    SELECT status, sum(counted) AS counted, sum(stored) AS stored FROM (
+        SELECT status, runs AS counted, 0 AS stored FROM run_counts
+        WHERE tenant_id = :tenant_id AND workflow_id = :workflow_id
+        UNION ALL
+        SELECT status, 0, 1 FROM workflow_instances
+        WHERE tenant_id = :tenant_id AND workflow_id = :workflow_id AND NOT test
+          AND completed_at <= (SELECT reached FROM watermarks WHERE name = 'run_counts')) AS each_run
+    GROUP BY status ORDER BY status
+""")
+
+_STATUS_OF_NODE = " ".join(f"WHEN '{type_}' THEN '{status}'" for type_, status in NODE_STATUS.items())
+
+# Rows that are added from outside have generation 0: only the ends of activations are compared by it.
+_DIFFERING_ROWS = f"""
+    SELECT instance_id, seq, generation, node_status, reopenings, status_by_type FROM (
+        SELECT instance_id, seq, event_type, generation, node_status,
+            CASE event_type {_STATUS_OF_NODE} END AS status_by_type,
+            sum(CASE WHEN event_type = '{EventType.INSTANCE_REOPENED}' THEN 1 ELSE 0 END)
+                OVER (PARTITION BY instance_id ORDER BY seq) AS reopenings
+        FROM workflow_instance_logs WHERE {{among_ids}}) AS followed
+    WHERE generation <> reopenings AND (generation <> 0 OR {IS_ENDING})
+       OR coalesce(node_status, '') <> coalesce(status_by_type, '')
+    ORDER BY instance_id, seq LIMIT :limit
+"""
 
 _MISSING_VERSIONS = text("""
     SELECT w.workflow_id, w.name, w.version, w.which FROM (
@@ -81,13 +110,20 @@ class UnreadableRun:
 
 @dataclass(frozen=True, slots=True)
 class CountedRuns:
-    """A counter of ended runs, and the number of stored runs that it should equal; from one snapshot."""
+    """The counter of ended runs of a workflow (0: it has none), and the number of stored runs that it should equal."""
 
-    tenant_id: str
-    workflow_id: str
-    status: Status
+    status: str
     counted: int
     stored: int
+
+
+@dataclass(frozen=True, slots=True)
+class DifferingRow:
+    """A row of a log with a column that does not follow from the rest of the log."""
+
+    instance_id: str
+    seq: int
+    message: str
 
 
 class DataChecks(SqlComponent):
@@ -127,20 +163,32 @@ class DataChecks(SqlComponent):
         found = {str(row.instance_id): _read_or_not(tuple(row)) for row in rows}
         return {key: row if isinstance(row, InstanceRow) else None for key, row in found.items()}
 
-    async def counter_after(self, before: CountedRuns | None) -> CountedRuns | None:
-        """The next counter of ended runs with the number of stored runs; None at the end. Scans
-        ix_instance_listing_by_workflow, one workflow at a time.
+    async def counted_workflow_after(self, before: tuple[str, str] | None) -> tuple[str, str] | None:
+        """The next tenant and workflow that have runs or counters; None at the end. Uses
+        ix_instance_listing_by_workflow.
         """
-        first = "00000000-0000-0000-0000-000000000000"
-        asked = {
-            "after": first if before is None else before.workflow_id,
-            "tenant_id": "" if before is None else before.tenant_id,
-            "status": "" if before is None else before.status.value,
-        }
-        row = await self.read(lambda connection: connection.execute(_COUNTS, asked).one_or_none())
-        if row is None:
-            return None
-        return CountedRuns(row.tenant_id, str(row.workflow_id), Status(row.status), row.runs, row.stored)
+        tenant_id, workflow_id = before or ("", "00000000-0000-0000-0000-000000000000")
+        asked = {"tenant_id": tenant_id, "after": workflow_id}
+        row = await self.read(lambda connection: connection.execute(_COUNTED_WORKFLOW, asked).one_or_none())
+        return None if row is None else (row.tenant_id, str(row.workflow_id))
+
+    async def counters_of(self, tenant_id: str, workflow_id: str) -> list[CountedRuns]:
+        """The counters of a workflow with the stored runs, from one snapshot. Scans its part of
+        ix_instance_listing_by_workflow.
+        """
+        asked = {"tenant_id": tenant_id, "workflow_id": workflow_id}
+        rows = await self.read(lambda connection: connection.execute(_COUNTS, asked).all())
+        return [CountedRuns(row.status, int(row.counted), int(row.stored)) for row in rows]
+
+    async def differing_rows(self, instance_ids: Sequence[str], *, limit: int) -> list[DifferingRow]:
+        """Rows of the logs of these runs whose `generation` or `node_status` does not follow from the other columns.
+
+        Uses the primary key.
+        """
+        asked = {"ids": self.dialect.ids(instance_ids), "limit": limit}
+        query = text(_DIFFERING_ROWS.format(among_ids=self.dialect.among_ids))
+        rows = await self.read(lambda connection: connection.execute(query, asked).all())
+        return [DifferingRow(str(row.instance_id), row.seq, _difference(row)) for row in rows]
 
     async def missing_versions(self, *, limit: int) -> list[tuple[str, str, int, str]]:
         """Id, name, version and which one it is, of workflows whose newest or active version is not stored."""
@@ -156,9 +204,21 @@ class DataChecks(SqlComponent):
         return sorted(name for name in wanted if name not in there)
 
 
+def _difference(row: Any) -> str:
+    """What is wrong with the columns of a row of `_DIFFERING_ROWS`."""
+    if row.node_status != row.status_by_type:
+        return f"the row says node_status {row.node_status}, its type {row.status_by_type}"
+    return f"the row says generation {row.generation}, and the run had been reopened {row.reopenings} times"
+
+
 def _read_or_not(values: Sequence[Any]) -> InstanceRow | UnreadableRun:
+    instance_id = str(values[INSTANCE_COLUMNS.index("instance_id")])
     try:
-        return instance_row(values)
-    except Exception as unreadable:  # noqa: BLE001 -- whatever a stored value makes a parser raise
-        message = f"its row cannot be read: {type(unreadable).__name__}: {unreadable}"
-        return UnreadableRun(str(values[INSTANCE_COLUMNS.index("instance_id")]), message)
+        row = instance_row(values)
+    except RunUnreadable as unreadable:
+        return UnreadableRun(instance_id, unreadable.message)
+    company, crashes = (values[INSTANCE_COLUMNS.index(name)] for name in ("company", "crashes"))
+    # SQLite keeps a text in a column of numbers.
+    if isinstance(company, str) or isinstance(crashes, str) or (company is not None and company < 1) or crashes < 0:
+        return UnreadableRun(instance_id, f"its row has the company {company} and {crashes} crashes")
+    return row

@@ -27,12 +27,13 @@ from anabranch.engine.rules.value_parts import PART_BYTES_MIN, read_division
 from anabranch.engine.rules.values import EMPTY, DividedPayload, Payload, WholePayload
 from anabranch.engine.store.schema import workflow_instance_logs, workflow_instances
 from anabranch.engine.store.sql.database_errors import DataRefused
-from anabranch.errors import LogUnreadable
+from anabranch.errors import LogUnreadable, RunUnreadable
 
 # Companies are counts of runs in one process: the databases' 32-bit integers end there.
 _NO_LIMIT = 2**31 - 1
 
 INSTANCE_COLUMNS = tuple(column.name for column in workflow_instances.c)
+_INSTANCE_ID = INSTANCE_COLUMNS.index("instance_id")
 
 _HEAD_FIELDS = [field.name for field in fields(InstanceHead)]
 _TRUTHS = [_HEAD_FIELDS.index(name) for name in ("test", "parent_waits")]
@@ -156,23 +157,30 @@ def encode_events(transitions: Iterable[Transition]) -> str:
 
 
 def instance_row(values: Sequence[Any]) -> InstanceRow:
-    """An instance from the values of INSTANCE_COLUMNS, in their order."""
+    """An instance from the values of INSTANCE_COLUMNS, in their order. Raises RunUnreadable."""
     status, version, last_seq, worker_id, available_at, started_at, completed_at, log_bytes = _state_of(values)
     reason, company, crashes, needs = _rarely_of(values)
-    return InstanceRow(
-        _head(values),
-        _STATUS[status],
-        version,
-        last_seq,
-        worker_id,
-        available_at,
-        started_at,
-        completed_at,
-        log_bytes,
-        None if reason is None else SuspendReason(reason),
-        None if company is None else Blame(company, crashes),
-        () if needs is None else tuple(orjson.loads(needs)),
-    )
+    try:
+        return InstanceRow(
+            _head(values),
+            _STATUS[status],
+            version,
+            last_seq,
+            worker_id,
+            available_at,
+            started_at,
+            completed_at,
+            log_bytes,
+            None if reason is None else SuspendReason(reason),
+            None if company is None else Blame(company, crashes),
+            () if needs is None else tuple(orjson.loads(needs)),
+        )
+    except (ValueError, LookupError, TypeError, AttributeError) as unreadable:
+        instance_id = values[_INSTANCE_ID]
+        raise RunUnreadable(
+            f"the row of run {instance_id} cannot be read: {type(unreadable).__name__}: {unreadable}",
+            details={"instanceID": str(instance_id)},
+        ) from unreadable
 
 
 def _head(values: Sequence[Any]) -> InstanceHead:

@@ -24,7 +24,7 @@ from anabranch.engine.store.sql.reading.reads import is_uuid
 from anabranch.engine.store.sql.run_dead_letters import remove_letters_of, remove_old_letters
 from anabranch.engine.store.sql.statements import DELETE_LOG
 from anabranch.engine.store.value_table import remove_values_of, sizes_of_values
-from anabranch.errors import NotFound, RunIsOpen
+from anabranch.errors import NotFound, RunIsOpen, RunUnreadable
 
 # 10,000 events per transaction: on SQLite every commit waits for it, some 50 ms. A run with a longer log is removed
 # alone.
@@ -52,7 +52,7 @@ class SqlHousekeeping(SqlComponent):
         """The open runs of all tenants, without test runs."""
         found = await self.read(lambda connection: connection.execute(statements.OPEN_OF_ALL).all())
         return {
-            (name, kind, Status(status), None if reason is None else SuspendReason(reason)): runs
+            (name, kind, _status(status), None if reason is None else SuspendReason(reason)): runs
             for name, kind, status, reason, runs in found
         }
 
@@ -81,7 +81,7 @@ class SqlHousekeeping(SqlComponent):
                     found += connection.execute(statements.ENDED_RUNS, asked)
             counts: dict[str, dict[Status, int]] = defaultdict(lambda: defaultdict(int))
             for workflow_id, status, runs in found:
-                counts[workflow_id][Status(status)] += runs
+                counts[workflow_id][_status(status)] += runs
             return {workflow_id: dict(by_status) for workflow_id, by_status in counts.items()}
 
         return await self.read(count)
@@ -96,7 +96,7 @@ class SqlHousekeeping(SqlComponent):
             for days in _retentions(connection):
                 asked = {**stretch, "retention_days": days}
                 for tenant_id, workflow_id, status, runs in connection.execute(statements.ENDED_OF_ALL, asked):
-                    counts[tenant_id][workflow_id][Status(status)] += runs
+                    counts[tenant_id][workflow_id][_status(status)] += runs
             return counts
 
         return await self.read(count)
@@ -109,7 +109,7 @@ class SqlHousekeeping(SqlComponent):
         found = await self.read(lambda connection: connection.execute(statements.RUNS_BY_VERSION, asked).all())
         counts: dict[int, dict[Status, int]] = defaultdict(dict)
         for version, status, runs in found:
-            counts[version][Status(status)] = runs
+            counts[version][_status(status)] = runs
         return dict(counts)
 
     async def fold_counts(self, *, limit: int) -> bool:
@@ -289,3 +289,10 @@ def uncount(connection: Connection, removed: Sequence[Any]) -> None:
         counter = {"tenant_id": tenant_id, "workflow_id": workflow_id, "status": status}
         connection.execute(statements.UNCOUNT, {**counter, "runs": runs})
         connection.execute(statements.DROP_EMPTY_COUNT, counter)
+
+
+def _status(stored: str) -> Status:
+    try:
+        return Status(stored)
+    except ValueError:
+        raise RunUnreadable(f"a run has the status {stored!r}, which no version writes") from None

@@ -269,6 +269,23 @@ def test_a_run_that_is_suspended_says_why_while_it_is_waited_for(anabranch: Comm
     assert (printed.code, "DEADLINE_EXCEEDED" in printed.err) == (1, True)
 
 
+def test_a_suspended_run_that_is_resumed_says_why_it_waits(anabranch: Command, write: Write, folder: Path) -> None:
+    anabranch("workflows", "import", write("waiting.json", WAITING))
+    run_id = anabranch("runs", "start", "waiting", "--json").document["instanceID"]
+    anabranch("runs", "pause", run_id)
+    command = [sys.executable, "-m", "anabranch", "run", "--resume", run_id]
+
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        told, hint = process.stderr.readline(), process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE_S)
+
+    assert told.startswith(f"run {run_id} is SUSPENDED: PAUSED: ")
+    assert hint.startswith("hint: ")
+    assert process.returncode == 130
+
+
 def test_ctrl_c_works_while_an_absent_database_is_waited_for(write: Write, folder: Path) -> None:
     command = [sys.executable, "-m", "anabranch", "run", str(write("greeting.json", GREETING)), "--database-url"]
     with subprocess.Popen(

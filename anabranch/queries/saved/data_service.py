@@ -106,7 +106,7 @@ class DataService:
         try:
             return await self.queries.run_query(tenant_id=tenant_id, data_query_id=known.data_query_id, args=args)
         except NodeFailure as failure:
-            raise QueryFailed(f"{failure.code}: {failure}") from None
+            raise QueryFailed(str(failure), details={"code": failure.code}) from None
 
     async def _save_source(
         self, document: Any, *, tenant_id: str, data_source_id: str, actor: str | None

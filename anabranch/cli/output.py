@@ -115,7 +115,7 @@ def print_note(text: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Rows under their headings, aligned; None is shown as `-`."""
+    """Rows under their headings, aligned; None is shown as `-`, objects and lists as JSON."""
     cells = [[heading.upper() for heading in columns], *([_cell(value) for value in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(columns))]
     for row in cells:
@@ -216,6 +216,5 @@ def shown(text: str) -> str:
 def _cell(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "-", True: "yes", False: "no"}[value]
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_cell(each)}" for name, each in value.items())
-    return shown(str(value)).replace("\n", " ")
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else str(value)
+    return shown(text).replace("\n", " ")

@@ -18,6 +18,7 @@ def test_variables_are_set_listed_and_deleted(anabranch: Command) -> None:
 
     assert (text.document["value"], value.out) == ("EU", "variable LIMITS is set, version 1\n")
     assert [(each["name"], each["value"]) for each in listed] == [("LIMITS", {"orders": 50}), ("REGION", "EU")]
+    assert '  {"orders": 50}  ' in anabranch("variables", "list").out
     assert anabranch("variables", "get", "LIMITS").out == '{"orders": 50}\n'
     assert anabranch("variables", "get", "ABSENT").code == 2
     assert anabranch("variables", "delete", "REGION", "--json").document == {"name": "REGION", "deleted": True}

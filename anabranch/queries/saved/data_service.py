@@ -63,7 +63,7 @@ class DataService:
         """One by id or name. Raises NotFound."""
         found = await self.saved.find_source(key, tenant_id=tenant_id) if is_storable(key) else None
         if found is None:
-            raise NotFound(f"there is no data source {key!r}")
+            raise NotFound(f"there is no data source {key!r}", hint="`anabranch sources list` shows the sources.")
         return found
 
     async def delete_source(self, key: str, *, tenant_id: str, actor: str | None = None) -> None:
@@ -92,7 +92,7 @@ class DataService:
         """One by id or name. Raises NotFound."""
         found = await self.saved.find_query(key, tenant_id=tenant_id) if is_storable(key) else None
         if found is None:
-            raise NotFound(f"there is no data query {key!r}")
+            raise NotFound(f"there is no data query {key!r}", hint="`anabranch queries list` shows the queries.")
         return found[0]
 
     async def delete_query(self, key: str, *, tenant_id: str, actor: str | None = None) -> None:

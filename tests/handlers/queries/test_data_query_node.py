@@ -111,4 +111,6 @@ def test_the_command_line_keeps_sources_and_queries(shell: Shell) -> None:
     assert shell("sources", "delete", "shop")[1]["error"]["code"] == "DATA_SOURCE_IN_USE"
     assert shell("queries", "delete", "by-customer")[0] == 0
     assert shell("sources", "delete", "shop")[0] == 0
+    for family, name in (("queries", "by-customer"), ("sources", "shop")):
+        assert f"`anabranch {family} list`" in shell(family, "delete", name)[1]["error"]["hint"]
     assert "url" not in json.dumps(shell("sources", "list")[1])

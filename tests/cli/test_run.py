@@ -122,6 +122,7 @@ def test_without_a_terminal_watching_prints_a_line_for_each_step(anabranch: Comm
         (["run", "--resume", "x", "--input", "{}"], "INVALID_REQUEST", "keeps its input"),
         (["run", "--resume", "00000000-0000-7000-8000-000000000000"], "NOT_FOUND", "no run"),
         (["run", "greeting.json", "--import", "absent.py"], "INVALID_REQUEST", "--import absent.py"),
+        (["replay", "--code", "absent.py"], "INVALID_REQUEST", "--code absent.py"),
         (["run", "greeting.json", "--database-url", "mysql://x/y"], "INVALID_SETTING", "--database-url"),
         (["runs", "list", "--status", "ended"], "INVALID_REQUEST", "'--status': 'ended' is not one of 'pending'"),
     ],

@@ -238,6 +238,17 @@ async def test_a_row_that_the_log_does_not_have_is_refused(served: Served, place
     assert (answered.status, answered.code) == (422, "INVALID_REQUEST")
 
 
+async def test_a_number_beyond_the_log_is_answered_with_the_rows_that_there_are(served: Served):
+    run = await waiting_triage(served)
+    rows = (await served.ask("GET", f"/v1/runs/{run}/log")).json["items"]
+    error = (await served.ask("GET", f"/v1/runs/{run}/at/{'9' * 30}")).json["error"]
+    assert (error["message"], error["hint"]) == (
+        f"the log of run {run} has no row {'9' * 30}", f"Ask for 1 to {len(rows)}."
+    )  # fmt: skip
+    too_long = (await served.ask("GET", f"/v1/runs/{run}/at/{'9' * 1_001}")).json["error"]
+    assert too_long["message"] == "a seq is a whole number of at most 1,000 digits"
+
+
 async def test_an_unknown_node_is_not_found(served: Served):
     run = await waiting_triage(served)
     assert (await served.ask("GET", f"/v1/runs/{run}/nodes/nobody/why")).status == 404

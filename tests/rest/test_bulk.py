@@ -78,6 +78,8 @@ async def test_refusals_are_outcomes_and_requests_that_mean_nothing_are_refused(
     assert await code(action="retry", filter={"workflow": "echo"}, options={"steps": "all"}) == 422
     assert await code(action="rerun", filter={"workflow": "echo"}, options={"version": "2"}) == 422
     assert await code(action="retry", filter={"workflow": "nothing"}) == 404
+    for is_dry in (True, False):
+        assert await code(action="rerun", filter={"workflow": "echo"}, options={"version": 77}, dryRun=is_dry) == 404
     assert await code(action="retry", filter={"workflow": "echo", "since": "no time"}) == 422
     assert (await served.ask("GET", f"/v1/runs/bulk/{await served.start('echo')}")).status == 404
 

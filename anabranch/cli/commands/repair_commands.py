@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from anabranch.client.gateway import Gateway
 
 
+# What an action does to a run.
+_DONE_BY = {
+    "retry": "retried",
+    "cancel": "cancelled",
+    "rerun": "run again",
+    "resume": "resumed",
+    "signal": "signalled",
+}
+
+
 def retry(
     instance_id: RunId,
     *,
@@ -197,8 +207,8 @@ def bulk(
         print_document(progress)
         raise typer.Exit(0 if has_completed else 1)
     of = counted(progress["total"] or 0, "run")
-    would = "would be done" if dry_run else "done"
-    print_line(f"{action}: {progress['succeeded']:,} of {of} {would} ({progress['bulkID']})")
+    would = f"would be {_DONE_BY[progress['action']]}" if dry_run else "done"
+    print_line(f"{progress['action']}: {progress['succeeded']:,} of {of} {would} ({progress['bulkID']})")
     for code, runs in sorted(progress["counts"].items()):
         if code != "DONE":
             print_line(f"  {code}: {runs}")

@@ -41,7 +41,7 @@ def retry(
     deadline: Annotated[
         str | None, typer.Option("--deadline", metavar="DURATION", help="From now, such as 2h.")
     ] = None,
-    key: Key = None,
+    key: Annotated[str | None, typer.Option("--key", help="Idempotency key: a repeat gets the first answer.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would happen without doing it.")] = False,
     at: TargetOptions,
 ) -> None:
@@ -170,7 +170,9 @@ def bulk(
     options: Annotated[
         str | None, typer.Option("--options", metavar="JSON", help='Such as {"event": "paid", "payload": 1}.')
     ] = None,
-    key: Key = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="Idempotency key: a repeat returns the first bulk run.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the runs without changing them.")] = False,
     at: TargetOptions,
 ) -> None:

@@ -10,7 +10,7 @@ import { Button } from "../../ui/Button";
 import { Notice, Problem } from "../../ui/Notice";
 import { Ago } from "../../ui/time";
 import { toast } from "../../ui/toasts";
-import { withCode } from "../../ui/forms/SchemaForm";
+import { withCode } from "../../ui/withCode";
 import { useAsk } from "../data";
 import { SUSPENSIONS } from "../suspension";
 

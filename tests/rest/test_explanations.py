@@ -276,6 +276,18 @@ async def test_a_suspended_run_says_so_first_and_what_it_waited_for(served: Serv
         assert "The run has been suspended since" in found["sentence"]
 
 
+async def test_a_suspended_run_names_the_signal_that_it_takes_when_it_is_resumed(served: Served):
+    run = await waiting_triage(served)
+    await served.ask("POST", f"/v1/runs/{run}/pause")
+    assert "waits for the signal 'approve'" in (await why(served, run))["sentence"]
+    await served.ask("POST", f"/v1/runs/{run}/signals/approve", json={"by": "Ada"})
+    seq = (await served.ask("GET", f"/v1/runs/{run}/log")).json["items"][-1]["seq"]
+    for found in (await why(served, run), await why(served, run, "approve")):
+        assert found["waitsFor"][1]["arrived"] == {"event": "approve", "seq": seq}
+        told = f"The signal 'approve' for 'approve' has arrived (row {seq}): it is delivered when the run goes on."
+        assert found["sentence"].endswith(told)
+
+
 async def test_an_iteration_that_has_not_begun_waits_for_room_beside_the_open_ones(served: Served):
     await served.save(over("narrow", {"id": "ask", "type": "waitForEvent", "config": {"event": "go"}}, concurrency=2))
     run = await served.start("narrow", input=[1, 2, 3])

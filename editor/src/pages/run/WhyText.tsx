@@ -22,6 +22,8 @@ interface Reason extends Partial<Place> {
   readonly status?: string;
   readonly event?: string | null;
   readonly events?: Readonly<Record<string, unknown>> | null;
+  /** The signal that has come for it, which it takes when the run goes on. */
+  readonly arrived?: { event: string; seq: number };
   readonly match?: unknown;
   readonly childID?: string | null;
   readonly dueAt?: string | null;
@@ -187,7 +189,7 @@ function ReasonText({ reason }: { reason: Reason }): ReactElement {
               with <code>{JSON.stringify(reason.match)}</code>
             </>
           )}
-          {until && <>;{until}</>}
+          {reason.arrived ? <>, which has arrived and is delivered when the run goes on</> : until && <>;{until}</>}
         </>
       );
     }

@@ -174,7 +174,7 @@ class DataSourceInUse(AnabranchError):
 
 
 class QueryFailed(AnabranchError):
-    """A query that was run by hand failed; the message begins with the code that a node would get."""
+    """A query that was run by hand failed; `details` has the code that a node would get."""
 
     code = "QUERY_FAILED"
 

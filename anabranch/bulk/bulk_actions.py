@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.instants import from_iso_or_date, to_iso_or_none
-from anabranch.engine.rules.run_filter import RunFilter
+from anabranch.engine.rules.run_filter import InputFilter, RunFilter
 from anabranch.engine.rules.values import check_key
 from anabranch.errors import AnabranchError, InvalidRequest, NonRetryable, NotFound, StoreUnavailable
 from anabranch.run_requests import (
@@ -108,8 +108,6 @@ class BulkRequest:
         asked = check_fields(value, _FIELDS)
         wanted = check_fields(asked.get("filter"), _CONDITIONS, "/filter")
         check_version(wanted.get("version"), "/filter/version")
-        values = wanted.get("input") or {}
-        values = check_fields(values, dict.fromkeys(values, str), "/filter/input")
         return cls(
             _one_of(BulkAction, asked.get("action"), "/action"),
             RunFilter(
@@ -121,7 +119,7 @@ class BulkRequest:
                 version=wanted.get("version"),
                 rerun_of=wanted.get("rerunOf"),
                 error=wanted.get("error"),
-                input_filters=[(tuple(path.split(".")), text) for path, text in values.items()],
+                input_filters=_input_filters(wanted.get("input") or {}),
             ),
             dict(asked.get("options") or {}),
             bool(asked.get("dryRun")),
@@ -158,6 +156,17 @@ def _moment(wanted: Mapping[str, Any], name: str) -> int | None:
     except ValueError as wrong:
         hint = "Write ISO 8601 with an offset, such as 2030-01-31T08:00:00Z, or a date."
         raise InvalidRequest(f"/filter/{name}: {wrong}", hint=hint) from None
+
+
+def _input_filters(given: Mapping[str, Any]) -> list[InputFilter]:
+    """The conditions on the input. Raises InvalidRequest."""
+    for path, value in given.items():
+        if not isinstance(value, str | int | float | None):
+            raise InvalidRequest(
+                f"/filter/input/{path}: it is a text, a number, true, false or null, not {value!r:.80}",
+                hint="Write an object or a list as text in JSON.",
+            )
+    return [(tuple(path.split(".")), value) for path, value in given.items()]
 
 
 def _is_version(given: Any) -> bool:

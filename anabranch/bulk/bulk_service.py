@@ -12,6 +12,7 @@ from anabranch.bulk.bulk_actions import (
     PAGE_RUNS,
     RUNS_MAX,
     USUALLY,
+    BulkAction,
     BulkActions,
     BulkRequest,
     check_bulk,
@@ -45,7 +46,7 @@ class BulkService:
         """Start a bulk run: `{bulkID, status}`. A repeated key returns the first.
 
         Raises InvalidRequest (no condition; unknown options; no event), InvalidInput (more than 100,000 runs),
-        NotFound (workflow), TooManyPending, StoreUnavailable.
+        NotFound (workflow, or the version of re-runs), TooManyPending, StoreUnavailable.
         """
         request = await self._checked(request, tenant_id=tenant_id)
         if await self._actions.count(request, tenant_id=tenant_id) > RUNS_MAX:
@@ -105,6 +106,8 @@ class BulkService:
         check_bulk(request)
         wanted = request.filter
         if wanted.workflow is not None:
-            found = await self._workflows.get_workflow_by_id(wanted.workflow, tenant_id=tenant_id)
+            # A re-run names the version that it takes: without it, each run would be refused by itself.
+            version = request.options.get("version") if request.action is BulkAction.RERUN else None
+            found = await self._workflows.get_workflow_by_id(wanted.workflow, tenant_id=tenant_id, version=version)
             wanted = replace(wanted, workflow=found.workflow_id)
         return replace(request, filter=replace(wanted, statuses=wanted.statuses or USUALLY[request.action]))

@@ -115,7 +115,7 @@ def print_note(text: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Rows under their headings, aligned; None is shown as `-`."""
+    """Rows under their headings, aligned; None is shown as `-`, objects and lists as JSON."""
     cells = [[heading.upper() for heading in columns], *([_cell(value) for value in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(columns))]
     for row in cells:
@@ -151,9 +151,12 @@ def error_lines(error: AnabranchError) -> list[str]:
     """An error for people: itself, its problems, its hint."""
     details = error.details if isinstance(error.details, list) else ()
     problems = [each for each in details if isinstance(each, dict) and "message" in each]
+    lines = [problem_line(each) for each in problems]
+    if len(problems) == 1 and problems[0]["message"] in error.message:
+        lines = _what_is_left(problems[0], error.message)
     return [
         f"error {error.code}: {' '.join(error.message.split())}",
-        *(f"  {problem_line(each)}" for each in problems),
+        *(f"  {line}" for line in lines),
         *([f"hint: {error.advice}"] if error.advice else []),
         *import_hints(problems),
     ]
@@ -170,7 +173,21 @@ def import_hints(problems: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def problem_line(problem: Mapping[str, Any]) -> str:
-    """One problem of a workflow or an input: its code if it has one, its place, its sentence, and what to do."""
+    """One problem of a workflow, an input or a setting: its code if it has one, its place, its sentence, and what to
+    do."""
+    words = _code_and_place(problem) or [problem.get("name") or "at the root"]
+    return f"{' '.join(words)}: {problem['message']}{_advice(problem)}"
+
+
+def _what_is_left(problem: Mapping[str, Any], message: str) -> list[str]:
+    """What an error whose message has the problem's sentence leaves to say: code and place, in a line if there are any,
+    and what to do."""
+    words = [each for each in _code_and_place(problem) if each not in message]
+    line = f"{' '.join(words)}{_advice(problem)}".strip()
+    return [line] if line else []
+
+
+def _code_and_place(problem: Mapping[str, Any]) -> list[str]:
     words = [problem["code"]] if problem.get("code") else []
     if problem.get("nodeID") is not None:
         words.append(f"in node {problem['nodeID']}")
@@ -178,10 +195,11 @@ def problem_line(problem: Mapping[str, Any]) -> str:
         words.append(f"at edge {problem['edgeID']}")
     elif problem.get("pointer"):
         words.append(f"at {problem['pointer']}")
-    elif not words:
-        words.append("at the root")
-    hint = f" ({problem['hint']})" if problem.get("hint") else ""
-    return f"{' '.join(words)}: {problem['message']}{hint}"
+    return words
+
+
+def _advice(problem: Mapping[str, Any]) -> str:
+    return f" ({problem['hint']})" if problem.get("hint") else ""
 
 
 def counted(number: int, noun: str, is_: str = "", are: str = "") -> str:
@@ -198,6 +216,5 @@ def shown(text: str) -> str:
 def _cell(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "-", True: "yes", False: "no"}[value]
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_cell(each)}" for name, each in value.items())
-    return shown(str(value)).replace("\n", " ")
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else str(value)
+    return shown(text).replace("\n", " ")

@@ -36,16 +36,16 @@ _LIBRARY_FILES = f"{Path(traceback.__file__).parent}{os.sep}"
 _INSTALLED = ("site-packages", "dist-packages")
 
 
-def import_user_code(name: str) -> str:
+def import_user_code(name: str, *, option: str = "--import") -> str:
     """Import a module, or a file by its path, which can import files beside it, as a Python script can. Returns the
     module's name.
 
-    Raises InvalidRequest with the error and its line.
+    Raises InvalidRequest with the option, the error and its line.
     """
     path = Path(name)
     is_file = path.suffix == _FILE_SUFFIX
     if is_file and not path.is_file():
-        raise InvalidRequest(f"--import {name}: no such file", hint="Name a .py file, or a module without its suffix.")
+        raise InvalidRequest(f"{option} {name}: no such file", hint="Name a .py file, or a module without its suffix.")
     # It stays so: functions import when they are called, too.
     _look_in(path.resolve().parent if is_file else Path.cwd())
     try:
@@ -53,7 +53,7 @@ def import_user_code(name: str) -> str:
             return _import_file(path.resolve())
         importlib.import_module(name)
     except (Exception, SystemExit) as failure:  # a module that calls sys.exit must not choose our exit code
-        raise _refusal(name, failure, is_file=is_file) from failure
+        raise _refusal(f"{option} {name}", name, failure, is_file=is_file) from failure
     return name
 
 
@@ -142,14 +142,14 @@ def _is_imported(module: ModuleType | None, path: Path) -> bool:
     return file is not None and Path(file).resolve() == path
 
 
-def _refusal(name: str, failure: BaseException, *, is_file: bool) -> InvalidRequest:
+def _refusal(given: str, name: str, failure: BaseException, *, is_file: bool) -> InvalidRequest:
     if isinstance(failure, ModuleNotFoundError) and not is_file and f"{name}.".startswith(f"{failure.name}."):
         return InvalidRequest(
-            f"--import {name}: no module named {failure.name!r}",
+            f"{given}: no module named {failure.name!r}",
             hint="Name a module that Python finds from here, or a .py file.",
         )
     hint = failure.advice if isinstance(failure, AnabranchError) else "Correct the code at that line."
-    return InvalidRequest(f"--import {name}: {_source_position(failure)}{type(failure).__name__}: {failure}", hint=hint)
+    return InvalidRequest(f"{given}: {_source_position(failure)}{type(failure).__name__}: {failure}", hint=hint)
 
 
 def _source_position(failure: BaseException) -> str:

@@ -15,7 +15,7 @@ from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.values import VALUE_BYTES_MAX as OUTPUT_BYTES_MAX
 from anabranch.engine.rules.values import Payload
-from anabranch.errors import InvalidRequest, WorkflowIsCoded
+from anabranch.errors import InvalidRequest, NotFound, WorkflowIsCoded
 
 # 128 characters: a name is part of a key in the database, and of an address.
 NAME_LENGTH_MAX = 128
@@ -114,6 +114,12 @@ def owner_of_workflow(workflow: WorkflowVersion) -> Owner:
 def variable_text(value: Any) -> str:
     """The value as it is stored. Raises ValueNotStorable, ValueTooLarge."""
     return Payload.of(value, bytes_max=VALUE_BYTES_MAX).raw.decode()
+
+
+def no_variable(name: str) -> NotFound:
+    """The error for a name that no variable of its owner has."""
+    hint = "`anabranch variables list` shows the variables, with `--workflow` those of a workflow."
+    return NotFound(f"there is no variable {name}", hint=hint)
 
 
 def variable_as_json(variable: SavedVariable) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import typer
 from anabranch.cli.options import CLI_ACTOR, DatabaseOptions, read_value
 from anabranch.cli.output import print_answer, print_list
 from anabranch.cli.session import CommandSession, open_session
-from anabranch.errors import InvalidRequest, NotFound
-from anabranch.variables.saved_variables import VARIABLES_MAX, Owner, owner_of_workflow, variable_as_json
+from anabranch.errors import InvalidRequest
+from anabranch.variables.saved_variables import VARIABLES_MAX, Owner, no_variable, owner_of_workflow, variable_as_json
 
 family = typer.Typer(
     help="Variables: set, get, list, delete. Nodes of the type readVariables read them.", no_args_is_help=True
@@ -55,7 +55,7 @@ def get_variable(name: VariableName, *, workflow: OfWorkflow = None, at: Databas
     owner = _owner(session, workflow)
     found = session.ask_services(lambda services: services.variables.get_variable(owner, name))
     if found is None:
-        raise NotFound(f"there is no variable {name}")
+        raise no_variable(name)
     print_answer(variable_as_json(found), json.dumps(found.value, ensure_ascii=False), as_json=at.as_json)
 
 
@@ -75,7 +75,7 @@ def delete_variable(name: VariableName, *, workflow: OfWorkflow = None, at: Data
     session = open_session(at)
     owner = _owner(session, workflow)
     if not session.ask_services(lambda services: services.variables.delete_variable(owner, name, actor=CLI_ACTOR)):
-        raise NotFound(f"there is no variable {name}")
+        raise no_variable(name)
     print_answer({"name": name, "deleted": True}, f"variable {name} is deleted", as_json=at.as_json)
 
 

@@ -14,7 +14,7 @@ from anabranch.rest.lists import page_of
 from anabranch.rest.models.base import ListModel, Page, RequestModel, ResponseModel
 from anabranch.rest.routes.route import Header, Reply, RouteCall, RouteTable
 from anabranch.service.cursors import cut, make_cursor, read_cursor
-from anabranch.variables.saved_variables import Owner, SavedVariable, owner_of_workflow, variable_as_json
+from anabranch.variables.saved_variables import Owner, SavedVariable, no_variable, owner_of_workflow, variable_as_json
 
 
 class VariableForm(RequestModel):
@@ -158,7 +158,7 @@ async def _get(call: RouteCall, owner: Owner) -> Reply:
     name = call.path["variable"]
     found = await call.services.variables.get_variable(owner, name)
     if found is None:
-        raise NotFound(f"there is no variable {name}")
+        raise no_variable(name)
     return _with_version(found)
 
 
@@ -176,7 +176,7 @@ async def _delete(call: RouteCall, owner: Owner) -> Reply:
     name = call.path["variable"]
     expected = _expected(call)
     if not await call.services.variables.delete_variable(owner, name, actor=call.actor, expected_version=expected):
-        raise NotFound(f"there is no variable {name}")
+        raise no_variable(name)
     return Reply(status=204)
 
 

@@ -279,6 +279,23 @@ def test_a_refused_input_is_told_with_its_place(anabranch: Command, write: Write
         assert "  at the root: 'id' is a required property" in refused.err
 
 
+def test_a_lone_problem_is_told_once(anabranch: Command, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write("strict.json", {**GREETING, "workflowOptions": {"inputSchema": {"required": ["id"]}}})
+    strange = write("strange.json", chain("strange", {"id": "a", "type": "zzzzzz"}))
+
+    refused = anabranch("run", file, "--input", "{}").err.splitlines()
+    unknown = anabranch("workflows", "import", strange).err.splitlines()
+    monkeypatch.setenv("ANABRANCH_LEASE", "1ms")
+    one_setting = anabranch("runs", "list").err.splitlines()
+    monkeypatch.setenv("ANABRANCH_CONCURRENCY", "0")
+    two_settings = anabranch("runs", "list").err.splitlines()
+
+    assert [line.split(" ")[0] for line in refused] == ["error", "hint:"]
+    assert unknown[1].startswith("  UNKNOWN_TYPE in node a (None of the ")
+    assert [line.split(" ")[0] for line in one_setting] == ["error", "hint:"]
+    assert [line.split(":")[0] for line in two_settings[1:3]] == ["  ANABRANCH_LEASE", "  ANABRANCH_CONCURRENCY"]
+
+
 def test_a_problem_is_told_with_what_to_do(anabranch: Command, write: Write) -> None:
     document = {**GREETING, "inputSchema": {}}
     document["nodes"] = [{**GREETING["nodes"][1], "type": "sett"}, *GREETING["nodes"][::2]]

@@ -122,6 +122,7 @@ def test_without_a_terminal_watching_prints_a_line_for_each_step(anabranch: Comm
         (["run", "--resume", "x", "--input", "{}"], "INVALID_REQUEST", "keeps its input"),
         (["run", "--resume", "00000000-0000-7000-8000-000000000000"], "NOT_FOUND", "no run"),
         (["run", "greeting.json", "--import", "absent.py"], "INVALID_REQUEST", "--import absent.py"),
+        (["replay", "--code", "absent.py"], "INVALID_REQUEST", "--code absent.py"),
         (["run", "greeting.json", "--database-url", "mysql://x/y"], "INVALID_SETTING", "--database-url"),
         (["runs", "list", "--status", "ended"], "INVALID_REQUEST", "'--status': 'ended' is not one of 'pending'"),
     ],
@@ -267,6 +268,23 @@ def test_a_run_that_is_suspended_says_why_while_it_is_waited_for(anabranch: Comm
     assert "is SUSPENDED: DEFINITION_ERROR: " in told and "'soon'" in told
     assert hint.startswith("hint: ")
     assert (printed.code, "DEADLINE_EXCEEDED" in printed.err) == (1, True)
+
+
+def test_a_suspended_run_that_is_resumed_says_why_it_waits(anabranch: Command, write: Write, folder: Path) -> None:
+    anabranch("workflows", "import", write("waiting.json", WAITING))
+    run_id = anabranch("runs", "start", "waiting", "--json").document["instanceID"]
+    anabranch("runs", "pause", run_id)
+    command = [sys.executable, "-m", "anabranch", "run", "--resume", run_id]
+
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        told, hint = process.stderr.readline(), process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE_S)
+
+    assert told.startswith(f"run {run_id} is SUSPENDED: PAUSED: ")
+    assert hint.startswith("hint: ")
+    assert process.returncode == 130
 
 
 def test_ctrl_c_works_while_an_absent_database_is_waited_for(write: Write, folder: Path) -> None:

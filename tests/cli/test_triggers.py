@@ -74,4 +74,6 @@ def test_a_message_starts_the_runs_of_its_subscriptions_once(anabranch: Command,
     assert anabranch("topics", "list", "--json").document["items"] == [subscription]
     assert "users.*" in anabranch("topics", "list").out
     assert anabranch("topics", "unsubscribe", subscription["subscriptionID"]).code == 0
+    again = anabranch("topics", "unsubscribe", subscription["subscriptionID"])
+    assert again.err.splitlines()[1] == "hint: `anabranch topics list` shows the subscriptions."
     assert anabranch("topics", "publish", "users.new", "--json").document["runs"] == []

@@ -18,8 +18,10 @@ def test_variables_are_set_listed_and_deleted(anabranch: Command) -> None:
 
     assert (text.document["value"], value.out) == ("EU", "variable LIMITS is set, version 1\n")
     assert [(each["name"], each["value"]) for each in listed] == [("LIMITS", {"orders": 50}), ("REGION", "EU")]
+    assert '  {"orders": 50}  ' in anabranch("variables", "list").out
     assert anabranch("variables", "get", "LIMITS").out == '{"orders": 50}\n'
-    assert anabranch("variables", "get", "ABSENT").code == 2
+    absent = anabranch("variables", "get", "ABSENT")
+    assert (absent.code, absent.err.splitlines()[1][:6]) == (2, "hint: ")
     assert anabranch("variables", "delete", "REGION", "--json").document == {"name": "REGION", "deleted": True}
     missing = anabranch("variables", "delete", "REGION")
     assert (missing.code, missing.err.splitlines()[0]) == (2, "error NOT_FOUND: there is no variable REGION")

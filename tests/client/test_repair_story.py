@@ -80,7 +80,7 @@ async def test_a_bug_is_mended_and_all_runs_finish_with_each_order_charged_once(
             assert await by_command.result(timeout=30) == "charged order 2, shipped"
             command = ("runs", "bulk", "retry", "--workflow", "ship", "--dry-run", *flags)
             printed = await asyncio.to_thread(anabranch, *command)
-            assert f"retry: {RUNS - 3} of {RUNS - 3} runs would be done" in printed.out, printed
+            assert f"retry: {RUNS - 3} of {RUNS - 3} runs would be retried" in printed.out, printed
 
             planned = await client.bulk("retry", {"workflow": "ship"}, dry_run=True)
             await client.result(planned, timeout=30)

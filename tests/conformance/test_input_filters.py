@@ -8,13 +8,13 @@ import pytest
 
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.events import Status
-from anabranch.engine.rules.run_filter import RunFilter, matches, read_filters
+from anabranch.engine.rules.run_filter import InputValue, RunFilter, matches, read_filters
 from tests.conformance.building import TENANT, created, ending, input_set, new_head, new_run, row_of
 
 LARGE = 2**63 - 1
 
-# An input, a path into it, a text, and whether they fit.
-CASES: dict[str, tuple[Any, tuple[str, ...], str, bool]] = {
+# An input, a path into it, a text or other value, and whether they fit.
+CASES: dict[str, tuple[Any, tuple[str, ...], InputValue, bool]] = {
     "a text": ({"a": "x"}, ("a",), "x", True),
     "a text as JSON": ({"a": "x"}, ("a",), '"x"', True),
     "a text with quotes of its own": ({"a": '"x"'}, ("a",), '"x"', True),
@@ -69,11 +69,21 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str, bool]] = {
     "text that no log holds": ({"a": 1}, ("a",), "\ud800", False),
     "JSON that no log holds": ({"a": 1}, ("a",), '"\\u0000"', False),
     "a key that no log holds": ({"a": 1}, ("\x00",), "1", False),
+    "a number for a number": ({"a": 1.0}, ("a",), 1, True),
+    "a number is not a text": ({"a": "1"}, ("a",), 1, False),
+    "a number is not true": ({"a": True}, ("a",), 1, False),
+    "a boolean": ({"a": True}, ("a",), True, True),
+    "a boolean is not a number": ({"a": 1}, ("a",), True, False),
+    "null itself": ({"a": None}, ("a",), None, True),
+    "null is not a text": ({"a": "null"}, ("a",), None, False),
+    "a number that no log holds": ({"a": 1}, ("a",), 2**70, False),
 }
 
 
 @pytest.mark.parametrize(("input_", "path", "text", "fits"), CASES.values(), ids=CASES)
-def test_a_filter_reads_its_text_as_json_or_as_text(input_: Any, path: tuple[str, ...], text: str, *, fits: bool):
+def test_a_filter_reads_its_text_as_json_or_as_text(
+    input_: Any, path: tuple[str, ...], text: InputValue, *, fits: bool
+):
     assert matches(input_, read_filters([(path, text)])) is fits
 
 

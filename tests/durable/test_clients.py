@@ -244,7 +244,7 @@ BULKS_OF_NONSENSE: list[tuple[dict[str, Any], str]] = [
     ({"action": "retry", "filter": {"status": ["lost"]}}, "/filter/status"),
     ({"action": "retry", "filter": {"since": "yesterday"}}, "/filter/since"),
     ({"action": "retry", "filter": {"version": "1"}}, "/filter/version"),
-    ({"action": "retry", "filter": {"input": {"a": 1}}}, "/filter/input/a"),
+    ({"action": "retry", "filter": {"input": {"a": [1]}}}, "/filter/input/a"),
     ({"action": "retry", "filter": {"workflow": "a"}, "options": [1]}, "/options"),
     ({"action": "rerun", "filter": {"status": ["FAILED"]}, "options": {"version": 2**40}}, "version"),
 ]

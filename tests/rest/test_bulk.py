@@ -48,6 +48,15 @@ async def test_runs_are_signalled_cancelled_and_run_again_together(served: Serve
     assert again["succeeded"] == 2
 
 
+@pytest.mark.parametrize("value", [1, 1.5, True, None])
+async def test_runs_are_found_by_a_value_in_their_input(served: Served, value: Any):
+    await served.save(echo())
+    for each in (value, "1", "null", 2):
+        await served.ended(await served.start("echo", input={"order": {"n": each}}))
+    found = {"workflow": "echo", "status": ["COMPLETED"], "input": {"order.n": value}}
+    assert (await bulk(served, "rerun", found, dryRun=True))["succeeded"] == 1
+
+
 async def test_a_page_that_is_repeated_does_nothing_twice(served: Served):
     await served.save(echo())
     first = await served.start("echo")
@@ -78,6 +87,8 @@ async def test_refusals_are_outcomes_and_requests_that_mean_nothing_are_refused(
     assert await code(action="retry", filter={"workflow": "echo"}, options={"steps": "all"}) == 422
     assert await code(action="rerun", filter={"workflow": "echo"}, options={"version": "2"}) == 422
     assert await code(action="retry", filter={"workflow": "nothing"}) == 404
+    for is_dry in (True, False):
+        assert await code(action="rerun", filter={"workflow": "echo"}, options={"version": 77}, dryRun=is_dry) == 404
     assert await code(action="retry", filter={"workflow": "echo", "since": "no time"}) == 422
     assert (await served.ask("GET", f"/v1/runs/bulk/{await served.start('echo')}")).status == 404
 

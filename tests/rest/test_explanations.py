@@ -238,6 +238,17 @@ async def test_a_row_that_the_log_does_not_have_is_refused(served: Served, place
     assert (answered.status, answered.code) == (422, "INVALID_REQUEST")
 
 
+async def test_a_number_beyond_the_log_is_answered_with_the_rows_that_there_are(served: Served):
+    run = await waiting_triage(served)
+    rows = (await served.ask("GET", f"/v1/runs/{run}/log")).json["items"]
+    error = (await served.ask("GET", f"/v1/runs/{run}/at/{'9' * 30}")).json["error"]
+    assert (error["message"], error["hint"]) == (
+        f"the log of run {run} has no row {'9' * 30}", f"Ask for 1 to {len(rows)}."
+    )  # fmt: skip
+    too_long = (await served.ask("GET", f"/v1/runs/{run}/at/{'9' * 1_001}")).json["error"]
+    assert too_long["message"] == "a seq is a whole number of at most 1,000 digits"
+
+
 async def test_an_unknown_node_is_not_found(served: Served):
     run = await waiting_triage(served)
     assert (await served.ask("GET", f"/v1/runs/{run}/nodes/nobody/why")).status == 404
@@ -263,6 +274,18 @@ async def test_a_suspended_run_says_so_first_and_what_it_waited_for(served: Serv
         assert {"message", "hint", "since"} <= first.keys()
         assert further["nodeID"] == "approve"
         assert "The run has been suspended since" in found["sentence"]
+
+
+async def test_a_suspended_run_names_the_signal_that_it_takes_when_it_is_resumed(served: Served):
+    run = await waiting_triage(served)
+    await served.ask("POST", f"/v1/runs/{run}/pause")
+    assert "waits for the signal 'approve'" in (await why(served, run))["sentence"]
+    await served.ask("POST", f"/v1/runs/{run}/signals/approve", json={"by": "Ada"})
+    seq = (await served.ask("GET", f"/v1/runs/{run}/log")).json["items"][-1]["seq"]
+    for found in (await why(served, run), await why(served, run, "approve")):
+        assert found["waitsFor"][1]["arrived"] == {"event": "approve", "seq": seq}
+        told = f"The signal 'approve' for 'approve' has arrived (row {seq}): it is delivered when the run goes on."
+        assert found["sentence"].endswith(told)
 
 
 async def test_an_iteration_that_has_not_begun_waits_for_room_beside_the_open_ones(served: Served):

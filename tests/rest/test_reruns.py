@@ -59,12 +59,16 @@ async def test_a_run_that_cannot_be_repeated_says_why(served: Served):
     await served.ended(first)
     wrong = await served.ask("POST", f"/v1/runs/{first}/rerun", json={"input": "no integer"})
     assert (wrong.status, wrong.code) == (422, "INVALID_INPUT")
-    assert (await served.ask("POST", f"/v1/runs/{first}/rerun", json={"version": 9})).status == 404
+    newer = await served.ask("POST", f"/v1/runs/{first}/rerun", json={"version": 9})
+    assert (newer.status, newer.json["error"]["message"]) == (
+        404, f"the workflow 'echo' of run {first} has no version 9"
+    )  # fmt: skip
     assert (await served.ask("POST", f"/v1/runs/{first}/rerun", json={"unknown": 1})).status == 422
     test = (await served.ask("POST", "/v1/test-runs", json={**echo(None), "input": 1})).json["instanceID"]
     assert (await served.ask("POST", f"/v1/runs/{test}/rerun")).status == 422
     assert (await served.ask("DELETE", "/v1/workflows/echo")).status == 204
-    assert (await served.ask("POST", f"/v1/runs/{first}/rerun")).status == 404
+    gone = await served.ask("POST", f"/v1/runs/{first}/rerun")
+    assert (gone.status, gone.json["error"]["message"]) == (404, f"the workflow 'echo' of run {first} is deleted")
 
 
 async def test_a_run_says_who_started_it(served: Served):

@@ -26,6 +26,14 @@ def test_a_value_that_does_not_fit_is_told_where():
     assert schema.problems({"c": 1}) == []
 
 
+def test_messages_write_null_true_and_false_as_json_does() -> None:
+    assert ValueSchema({"type": "string"}).problems(None) == [("", "null is not of type 'string'")]
+    told = ValueSchema({"enum": [True, "None", 'it\'s "True"']}).problems({"False": [False, None]})
+    assert told == [("", "{'False': [false, null]} is not one of [true, 'None', 'it\\'s \"True\"']")]
+    cut = ValueSchema({"type": "integer"}).problems(" None" * 1_000)
+    assert "null" not in cut[0][1]
+
+
 def test_problems_are_limited_in_number_and_length():
     found = ValueSchema({"items": {"enum": ["x" * 10_000]}}).problems(list(range(1_000)))
     assert len(found) == PROBLEMS_MAX

@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from anabranch.client.gateway import Gateway
 
 
+# What an action does to a run.
+_DONE_BY = {
+    "retry": "retried",
+    "cancel": "cancelled",
+    "rerun": "run again",
+    "resume": "resumed",
+    "signal": "signalled",
+}
+
+
 def retry(
     instance_id: RunId,
     *,
@@ -31,7 +41,7 @@ def retry(
     deadline: Annotated[
         str | None, typer.Option("--deadline", metavar="DURATION", help="From now, such as 2h.")
     ] = None,
-    key: Key = None,
+    key: Annotated[str | None, typer.Option("--key", help="Idempotency key: a repeat gets the first answer.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would happen without doing it.")] = False,
     at: TargetOptions,
 ) -> None:
@@ -160,7 +170,9 @@ def bulk(
     options: Annotated[
         str | None, typer.Option("--options", metavar="JSON", help='Such as {"event": "paid", "payload": 1}.')
     ] = None,
-    key: Key = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="Idempotency key: a repeat returns the first bulk run.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the runs without changing them.")] = False,
     at: TargetOptions,
 ) -> None:
@@ -197,8 +209,8 @@ def bulk(
         print_document(progress)
         raise typer.Exit(0 if has_completed else 1)
     of = counted(progress["total"] or 0, "run")
-    would = "would be done" if dry_run else "done"
-    print_line(f"{action}: {progress['succeeded']:,} of {of} {would} ({progress['bulkID']})")
+    would = f"would be {_DONE_BY[progress['action']]}" if dry_run else "done"
+    print_line(f"{progress['action']}: {progress['succeeded']:,} of {of} {would} ({progress['bulkID']})")
     for code, runs in sorted(progress["counts"].items()):
         if code != "DONE":
             print_line(f"  {code}: {runs}")

@@ -79,8 +79,10 @@ def replay(
         raise InvalidRequest("name one of --graph, --version and --code", hint="`anabranch replay --help`")
     if version is not None and workflow is None:
         raise InvalidRequest("--version needs a workflow", hint="Name it with --workflow.")
-    for name in (*(imports or ()), *(() if code is None else (code,))):
-        import_user_code(name)
+    for module in imports or ():
+        import_user_code(module)
+    if code is not None:
+        import_user_code(code, option="--code")
     document = None if graph is None else _read_graph(graph)
     target = None if history and version is None else open_target(at)
     if version is not None:

@@ -29,6 +29,7 @@ from anabranch.cli.program_name import command
 from anabranch.cli.session import CommandSession, open_session
 from anabranch.deferred import deferred
 from anabranch.engine.rules.entry_points import START_TYPE
+from anabranch.engine.rules.events import Status
 from anabranch.errors import InvalidRequest, NoManualStart
 from anabranch.json_input import read_workflow_file
 from anabranch.run_requests import StartOptions
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from anabranch import app
     from anabranch.cli import run_display as on_screen
     from anabranch.engine.rules import history
-    from anabranch.engine.rules.events import Event, Status
+    from anabranch.engine.rules.events import Event
     from anabranch.engine.rules.graph import document as graph
     from anabranch.service import RunWaits, WorkflowService
 else:
@@ -167,8 +168,12 @@ class _SuspensionNotes:
         for event in events:
             suspended = history.suspension_by(event)
             if suspended is not None:
-                print_note(f"run {instance_id} is SUSPENDED: {suspended.reason.value}: {suspended.message}")
-                print_note(f"hint: {suspended.hint}")
+                _print_suspended(instance_id, suspended.reason, suspended.message, suspended.hint)
+
+
+def _print_suspended(instance_id: str, reason: str, message: str, hint: str) -> None:
+    print_note(f"run {instance_id} is SUSPENDED: {reason}: {message}")
+    print_note(f"hint: {hint}")
 
 
 async def _start(assignment: _Assignment, service: WorkflowService) -> str:
@@ -209,7 +214,8 @@ def _is_file(target: str) -> bool:
 
 
 async def _check_resumed(assignment: _Assignment, service: WorkflowService) -> None:
-    """Raise unless the run exists, can run here and belongs to the named workflow; show its progress so far."""
+    """Raise unless the run exists, can run here and belongs to the named workflow; say why it is suspended, and show
+    its progress so far."""
     resume, target, tenant_id = assignment.resume, assignment.target, assignment.session.tenant
     assert resume is not None
     row = await service.get_run_status(resume, tenant_id=tenant_id)
@@ -231,6 +237,10 @@ async def _check_resumed(assignment: _Assignment, service: WorkflowService) -> N
         service.check_can_run(
             kind=head.kind, workflow=head.workflow_name, version=head.workflow_version, node_types=row.needs
         )
+    if row.status is Status.SUSPENDED:
+        run = await service.get_run(resume, tenant_id=tenant_id)
+        if (why := run["suspended"]) is not None:  # it may have been resumed meanwhile
+            _print_suspended(resume, why["reason"], why["message"], why["hint"])
     if assignment.progress is not None:
         assignment.progress.committed(resume, await service.get_events(resume, tenant_id=tenant_id), row.status)
 

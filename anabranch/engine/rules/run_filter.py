@@ -15,8 +15,11 @@ from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.values import Payload, json_equal
 from anabranch.errors import ValueNotStorable, ValueTooLarge
 
-InputFilter: TypeAlias = tuple[tuple[str, ...], str]
-"""A path into the input (keys of objects, indexes of lists as text), and the text that the value there must equal."""
+InputValue: TypeAlias = str | int | float | bool | None
+
+InputFilter: TypeAlias = tuple[tuple[str, ...], InputValue]
+"""A path into the input (keys of objects, indexes of lists as text), and what the value there must equal: a text, or
+what it says as JSON; a number, boolean or null only itself."""
 
 # 9 digits: no stored list is longer, and every database accepts such a number.
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -44,7 +47,7 @@ class RunFilter:
     error: str | None = None
     """Failed ones whose error has this code, or this text in its message, in capitals or not."""
     input_filters: Sequence[InputFilter] = ()
-    """A value in the input, read as JSON or taken as text. All of them must be met."""
+    """Values in the input; texts are read as JSON or taken as text. All of them must be met."""
 
 
 ALL_RUNS = RunFilter()
@@ -56,12 +59,12 @@ class WantedInput:
 
     path: tuple[str, ...]
     values: tuple[Payload, ...]
-    """The text itself, and what it says as JSON. Empty: nothing that is stored can be equal."""
+    """The value itself, and what a text says as JSON. Empty: nothing that is stored can be equal."""
 
 
 def read_filters(filters: Iterable[InputFilter]) -> list[WantedInput]:
-    """Parse input filters. Text that cannot be stored matches no run."""
-    return [WantedInput(path, tuple(_readings(text)) if _is_storable(list(path)) else ()) for path, text in filters]
+    """Parse input filters. A value that cannot be stored matches no run."""
+    return [WantedInput(path, tuple(_readings(value)) if _is_storable(list(path)) else ()) for path, value in filters]
 
 
 def matches(input_: Any, wanted: Sequence[WantedInput]) -> bool:
@@ -74,11 +77,13 @@ def index_of(step: str) -> int | None:
     return int(step) if _INDEX.fullmatch(step) else None
 
 
-def _readings(text: str) -> Iterable[Payload]:
-    if (as_text := _payload(text)) is not None:
-        yield as_text
+def _readings(given: InputValue) -> Iterable[Payload]:
+    if (as_given := _payload(given)) is not None:
+        yield as_given
+    if not isinstance(given, str):
+        return
     try:
-        value = orjson.loads(text)
+        value = orjson.loads(given)
     except orjson.JSONDecodeError:
         return
     if (as_json := _payload(value)) is not None:

@@ -63,7 +63,7 @@ class DataService:
         """One by id or name. Raises NotFound."""
         found = await self.saved.find_source(key, tenant_id=tenant_id) if is_storable(key) else None
         if found is None:
-            raise NotFound(f"there is no data source {key!r}")
+            raise NotFound(f"there is no data source {key!r}", hint="`anabranch sources list` shows the sources.")
         return found
 
     async def delete_source(self, key: str, *, tenant_id: str, actor: str | None = None) -> None:
@@ -92,7 +92,7 @@ class DataService:
         """One by id or name. Raises NotFound."""
         found = await self.saved.find_query(key, tenant_id=tenant_id) if is_storable(key) else None
         if found is None:
-            raise NotFound(f"there is no data query {key!r}")
+            raise NotFound(f"there is no data query {key!r}", hint="`anabranch queries list` shows the queries.")
         return found[0]
 
     async def delete_query(self, key: str, *, tenant_id: str, actor: str | None = None) -> None:
@@ -106,7 +106,7 @@ class DataService:
         try:
             return await self.queries.run_query(tenant_id=tenant_id, data_query_id=known.data_query_id, args=args)
         except NodeFailure as failure:
-            raise QueryFailed(f"{failure.code}: {failure}") from None
+            raise QueryFailed(str(failure), details={"code": failure.code}) from None
 
     async def _save_source(
         self, document: Any, *, tenant_id: str, data_source_id: str, actor: str | None

@@ -184,8 +184,10 @@ class BulkFilter(RequestModel):
     error: str | None = Field(
         None, min_length=1, max_length=255, description="Failed with this code, or with this text in the message."
     )
-    input: dict[str, str] = Field(
-        default_factory=dict, description="Values in the input by their paths, `order.id`, read as JSON or as text."
+    input: dict[str, str | int | float | bool | None] = Field(
+        default_factory=dict,
+        description="Values in the input by their paths, `order.id`: a text is read as JSON or as text, a number,"
+        " boolean or null finds only itself.",
     )
 
 

@@ -54,8 +54,8 @@ from anabranch.service.runs.iterations import IterationsWanted, PageStart
 from anabranch.service.runs.read_verbs import StepFilter
 from anabranch.service.runs.run_view import PayloadDetail
 
-# 15 digits: no log has so many rows, and JSON numbers are not exact beyond that.
-_SEQ_DIGITS_MAX = 15
+# 1,000 digits: Python reads no more than 4,300 as a number, and no log has so many rows.
+_SEQ_DIGITS_MAX = 1_000
 
 JSON_LINES = "application/x-ndjson"
 
@@ -201,7 +201,7 @@ async def get_run_at(call: RouteCall) -> Reply:
     instance_id, query = await run_id_of(call), call.query
     seq = call.path["seq"]
     if not seq.isdecimal() or len(seq) > _SEQ_DIGITS_MAX:
-        raise one_problem("a seq is a whole number", "/seq")
+        raise one_problem(f"a seq is a whole number of at most {_SEQ_DIGITS_MAX:,} digits", "/seq")
     found = await call.services.explanations.at(
         instance_id, int(seq), tenant_id=call.tenant_id, scope=query.scope, path=query.path
     )

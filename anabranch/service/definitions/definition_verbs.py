@@ -48,6 +48,8 @@ SAVE_ATTEMPTS_MAX = 5
 # 20 tries to change a version: each retry means that another save came first.
 UPDATE_ATTEMPTS_MAX = 20
 
+WORKFLOWS_HINT = "`anabranch workflows list` shows the workflows and their versions."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateOptions:
@@ -336,8 +338,7 @@ class DefinitionVerbs:
         found = await self._versions.get(key) if is_storable(workflow) else None
         if found is None:
             of_version = "" if version is None else f" in version {version}"
-            hint = "`anabranch workflows list` shows the workflows and their versions."
-            raise NotFound(f"there is no workflow {workflow!r}{of_version}", hint=hint)
+            raise NotFound(f"there is no workflow {workflow!r}{of_version}", hint=WORKFLOWS_HINT)
         return found
 
     async def _pauses(self, tenant_id: str) -> dict[str, Pause]:

@@ -150,7 +150,7 @@ def _reasons_of_open(
     key_as_json = {"nodeID": activation.node_id, "scope": activation.scope}
     wait = waits_for(activation)
     if wait is not None:
-        reason = {**key_as_json, **wait}
+        reason = {**key_as_json, **wait, **_arrived_signal(run, activation)}
         if activation.status is ActivationStatus.RETRYING:
             error = activation.error or {}
             reason["attempt"] = activation.attempt + 1
@@ -162,6 +162,14 @@ def _reasons_of_open(
     node = run.plan.node_at(*activation.key) if isinstance(run.plan, Plan) else None
     pool = {} if node is None or node.pool == DEFAULT_POOL else {"pool": node.pool}
     return [{"kind": "worker", **key_as_json, "attempt": activation.attempt, "since": since, "worker": worker, **pool}]
+
+
+def _arrived_signal(run: RunAsOf, activation: ActivationView) -> _Json:
+    """The signal that has arrived for this wait, which takes it when the run continues."""
+    for seq, wait in run.state.signals.promises.items():
+        if wait.key == activation.key and wait.promised is not None:
+            return {"arrived": {"event": wait.promised.event, "seq": seq}}
+    return {}
 
 
 def _iteration(run: RunAsOf, scope: str, budget: _Budget, worker: str | None, depth: int) -> _Json | None:
@@ -500,6 +508,9 @@ def _reason_sentence(reason: _Json) -> str:
     name = f"'{reason.get('nodeID')}'"
     until = f" until {reason['dueAt']}" if reason.get("dueAt") else ""
     match reason["kind"]:
+        case "signal" if "arrived" in reason:
+            event, seq = reason["arrived"]["event"], reason["arrived"]["seq"]
+            return f"The signal {event!r} for {name} has arrived (row {seq}): it is delivered when the run goes on."
         case "signal":
             events = list(reason["events"]) if "events" in reason else [reason["event"]]
             return f"{name} waits for the signal {_listed([repr(event) for event in events], 'or')}{until}."

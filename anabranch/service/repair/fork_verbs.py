@@ -26,7 +26,6 @@ from anabranch.engine.rules.values import Payload
 from anabranch.errors import ForkRefused, InvalidRequest, NotFound, PlanChanged, RunTooLarge
 from anabranch.run_requests import FORK, SAME_INPUT, ForkOptions, StartOptions, check_start_key
 from anabranch.service.repair.retry_verbs import RetryVerbs
-from anabranch.service.runs.read_verbs import no_version_of
 from anabranch.service.runs.start_verbs import check_entry_point, input_payload, new_run_id, root_head, test_head
 from anabranch.service.runs.testing_verbs import TestingVerbs
 
@@ -167,7 +166,7 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
         try:
             found = await self.get_workflow_by_id(row.head.workflow_id or "", tenant_id=tenant_id, version=version)
         except NotFound:
-            raise no_version_of(row.head, version) from None
+            raise await self._no_version_of(row.head, version, tenant_id=tenant_id) from None
         if found.kind != row.head.kind:
             raise ForkRefused(f"version {version} of {found.name!r} is {found.kind}, and the run is {row.head.kind}")
         stored = await self._engine.plans.plan(found.workflow_id, found.version)

@@ -25,6 +25,7 @@ from anabranch.engine.rules.responses import RESPOND_TYPE
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
 from anabranch.errors import InvalidRequest, NotFound
 from anabranch.run_requests import check_input_filters, is_run_id
+from anabranch.service.definitions.definition_verbs import WORKFLOWS_HINT
 from anabranch.service.definitions.pause_verbs import PauseVerbs, paused_by
 from anabranch.service.definitions.workflow_references import References
 from anabranch.service.runs.iterations import IterationsWanted, PageStart, iterations_page
@@ -364,6 +365,15 @@ class ReadVerbs(PauseVerbs):
             if kind == RESPOND_TYPE and (given is None or given.output.value is not None)
         ]
 
+    async def _no_version_of(self, head: InstanceHead, version: int, *, tenant_id: str) -> NotFound:
+        """The error for a run whose workflow is deleted, or does not have this version."""
+        workflow, hint = f"the workflow {head.workflow_name!r} of run {head.instance_id}", WORKFLOWS_HINT
+        try:
+            await self.get_workflow_by_id(head.workflow_id or "", tenant_id=tenant_id)
+        except NotFound:
+            return NotFound(f"{workflow} is deleted", hint=hint)
+        return NotFound(f"{workflow} has no version {version}", hint=hint)
+
     async def _output_so_far(self, head: InstanceHead) -> Any:
         """The output of the End nodes reached so far at the root of a drawn run."""
         plan = await self._engine.plans.plan_of(head)
@@ -372,13 +382,6 @@ class ReadVerbs(PauseVerbs):
         ends = {node.id: node.end_name for node in plan.root.nodes if node.is_end}
         reached = await self._store.read_outputs(head.instance_id, list(ends))
         return merged_ends([(ends[event.node_id], event.payload.value) for event in reached])
-
-
-def no_version_of(head: InstanceHead, version: int) -> NotFound:
-    """A run's workflow is gone, or has no such version."""
-    return NotFound(
-        f"the workflow {head.workflow_name!r} of run {head.instance_id} is deleted, or has no version {version}"
-    )
 
 
 async def run_row(store: Store, instance_id: str, *, tenant_id: str) -> InstanceRow:

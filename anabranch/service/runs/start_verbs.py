@@ -47,7 +47,7 @@ from anabranch.run_requests import (
 from anabranch.service.definitions.checks import Checks
 from anabranch.service.definitions.workflow_references import References
 from anabranch.service.runs.pending_limit import PendingLimit
-from anabranch.service.runs.read_verbs import ReadVerbs, no_version_of
+from anabranch.service.runs.read_verbs import ReadVerbs
 
 # A day, whatever the workflow sets for real runs: results of tests are looked at right away.
 TEST_RETENTION_DAYS = 1
@@ -158,7 +158,7 @@ class StartVerbs(ReadVerbs):
         try:
             return await self.execute_workflow(row.head.workflow_id, input_, options, tenant_id=tenant_id)
         except NotFound:
-            raise no_version_of(row.head, version) from None
+            raise await self._no_version_of(row.head, version, tenant_id=tenant_id) from None
 
     async def newest_rerun(self, instance_id: str, *, tenant_id: str) -> InstanceRow | None:
         """The newest run that repeats this one, directly or through others; None if there is none."""

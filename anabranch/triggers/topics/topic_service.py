@@ -67,7 +67,8 @@ class TopicService:
                 if each.subscription_id == subscription_id:
                     where = f"by node {each.node_id!r} of workflow {each.workflow}, version {each.version}"
                     raise ArmedByNode(f"subscription {subscription_id} is armed {where}")
-            raise NotFound(f"there is no subscription {subscription_id!r}")
+            hint = "`anabranch topics list` shows the subscriptions."
+            raise NotFound(f"there is no subscription {subscription_id!r}", hint=hint)
 
     async def publish(self, topic: str, payload: Any, *, tenant_id: str, key: str | None = None) -> Message:
         """Start one run per subscription that fits, its input the payload; once per message key.

@@ -3,7 +3,7 @@
 import type { ReactElement } from "react";
 
 import type { Schemas } from "../api/client";
-import { withCode } from "../ui/forms/SchemaForm";
+import { withCode } from "../ui/withCode";
 import { Notice } from "../ui/Notice";
 import { Ago } from "../ui/time";
 

@@ -105,8 +105,12 @@ def test_the_command_line_keeps_sources_and_queries(shell: Shell) -> None:
     assert [item["name"] for item in shell("queries", "list")[1]["items"]] == ["by-customer"]
     assert shell("queries", "show", "by-customer")[1]["params"] == {"customer": {"type": "string"}}
     assert shell("queries", "run", "by-customer", "--args", '{"customer": "Ada"}')[1]["rowCount"] == 1
-    assert shell("queries", "run", "by-customer")[1]["error"]["code"] == "QUERY_FAILED"
+    refused = shell("queries", "run", "by-customer")[1]["error"]
+    assert (refused["code"], refused["details"]) == ("QUERY_FAILED", {"code": "QUERY_ARGS_INVALID"})
+    assert "QUERY_" not in refused["message"]
     assert shell("sources", "delete", "shop")[1]["error"]["code"] == "DATA_SOURCE_IN_USE"
     assert shell("queries", "delete", "by-customer")[0] == 0
     assert shell("sources", "delete", "shop")[0] == 0
+    for family, name in (("queries", "by-customer"), ("sources", "shop")):
+        assert f"`anabranch {family} list`" in shell(family, "delete", name)[1]["error"]["hint"]
     assert "url" not in json.dumps(shell("sources", "list")[1])

@@ -7,6 +7,7 @@ check is bounded (`keywords`, `patterns`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -17,7 +18,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from anabranch.engine.rules.graph.problems import pointer_to
-from anabranch.engine.rules.schema.keywords import STEPS_MAX, BoundedKeywords, CheckTooLong
+from anabranch.engine.rules.schema.keywords import MESSAGE_KEPT, STEPS_MAX, BoundedKeywords, CheckTooLong
 from anabranch.engine.rules.schema.patterns import Pattern
 
 # 20 problems of one value: more are rarely independent.
@@ -25,6 +26,12 @@ PROBLEMS_MAX = 20
 
 # 300 characters: the library quotes the whole offending value in its messages.
 MESSAGE_MAX = 300
+
+# The library quotes values as Python writes them: quoted text, of which the end may be cut off, or a constant.
+_TEXT_OR_CONSTANT = re.compile(
+    r"""'(?:\\.|[^'\\])*(?:'|\Z)|"(?:\\.|[^"\\])*(?:"|\Z)|\b(?:None|True|False)\b""", re.DOTALL
+)
+_JSON_CONSTANTS = {"None": "null", "True": "true", "False": "false"}
 
 # 32 patterns in one schema: each may take a twentieth of a second and 15 MB to compile.
 PATTERNS_MAX = 32
@@ -144,5 +151,7 @@ def _fields(schema: Any) -> Iterator[tuple[str, str, Any]]:
 
 
 def _message(error: ValidationError | SchemaError) -> str:
-    text = str(error.message)
+    """The sentence of the library, with constants as JSON writes them; values may be quoted only in part."""
+    told = str(error.message)[:MESSAGE_KEPT]
+    text = _TEXT_OR_CONSTANT.sub(lambda found: _JSON_CONSTANTS.get(found[0], found[0]), told)
     return text if len(text) <= MESSAGE_MAX else text[:MESSAGE_MAX] + "…"

@@ -19,7 +19,8 @@ import { entriesOf, memberText, parsePointer, setAt, textAt } from "../../json";
 import { withText, type NodeKey, type NodeRecord } from "../../model";
 import { Button, IconButton } from "../../ui/Button";
 import { FormContext, type FieldProblem, type FormServices, type Variable } from "../../ui/forms/context";
-import { JsonArea, SchemaForm, withCode } from "../../ui/forms/SchemaForm";
+import { JsonArea, SchemaForm } from "../../ui/forms/SchemaForm";
+import { withCode } from "../../ui/withCode";
 import { Notice } from "../../ui/Notice";
 import { Status } from "../../ui/Status";
 import { ValueViewer } from "../../ui/ValueViewer";
@@ -397,7 +398,7 @@ function OutputColumn({ session, node }: { session: EditorSession; node: NodeRec
       )}
       {error?.message && (
         <Notice kind="error">
-          {error.message} <code className="faint">{error.code}</code>
+          {withCode(error.message)} <code className="faint">{error.code}</code>
         </Notice>
       )}
       {output !== null && run !== null && (

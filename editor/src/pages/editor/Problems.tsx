@@ -11,7 +11,7 @@ import type { Problem } from "../../canvas/validation";
 import { applyFix } from "../../edit";
 import { isNodeKey, nodeByID, selected } from "../../model";
 import { Button } from "../../ui/Button";
-import { withCode } from "../../ui/forms/SchemaForm";
+import { withCode } from "../../ui/withCode";
 import type { EditorSession } from "./session";
 
 export function Problems({ session }: { session: EditorSession }): ReactElement {

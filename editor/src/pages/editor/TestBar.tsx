@@ -13,6 +13,7 @@ import { isOver } from "../../run";
 import { Button, IconButton } from "../../ui/Button";
 import { Status } from "../../ui/Status";
 import { announce } from "../../ui/toasts";
+import { withCode } from "../../ui/withCode";
 import { SignalDialog } from "../run/SignalDialog";
 import type { EditorSession } from "./session";
 
@@ -42,7 +43,7 @@ function Bar({ session, run }: { session: EditorSession; run: ShownRun }): React
       {error?.message && (
         <span className="test-error clip" title={error.message}>
           {error.nodeID ? `${error.nodeID}: ` : ""}
-          {error.message}
+          {withCode(error.message)}
         </span>
       )}
       <span className="grow" />

@@ -4,7 +4,7 @@ import { GitFork, X } from "lucide-react";
 import type { ReactElement } from "react";
 
 import { Button, IconButton } from "../../ui/Button";
-import { withCode } from "../../ui/forms/SchemaForm";
+import { withCode } from "../../ui/withCode";
 import { Notice, Problem, Skeleton } from "../../ui/Notice";
 import { Status } from "../../ui/Status";
 import { absolute, Took } from "../../ui/time";

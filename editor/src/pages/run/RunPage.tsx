@@ -7,7 +7,7 @@ import { Link, useParams, useSearchParams } from "react-router";
 import { ApiError, call } from "../../api/client";
 import type { RunError } from "../../api/live";
 import { Button } from "../../ui/Button";
-import { withCode } from "../../ui/forms/SchemaForm";
+import { withCode } from "../../ui/withCode";
 import { Notice, Problem, Skeleton } from "../../ui/Notice";
 import { Status } from "../../ui/Status";
 import { Ago, Took, absolute } from "../../ui/time";

@@ -10,7 +10,7 @@ import { Button } from "../../ui/Button";
 import { Notice, Problem } from "../../ui/Notice";
 import { Ago } from "../../ui/time";
 import { toast } from "../../ui/toasts";
-import { withCode } from "../../ui/forms/SchemaForm";
+import { withCode } from "../../ui/withCode";
 import { useAsk } from "../data";
 import { SUSPENSIONS } from "../suspension";
 
@@ -22,6 +22,8 @@ interface Reason extends Partial<Place> {
   readonly status?: string;
   readonly event?: string | null;
   readonly events?: Readonly<Record<string, unknown>> | null;
+  /** The signal that has come for it, which it takes when the run goes on. */
+  readonly arrived?: { event: string; seq: number };
   readonly match?: unknown;
   readonly childID?: string | null;
   readonly dueAt?: string | null;
@@ -187,7 +189,7 @@ function ReasonText({ reason }: { reason: Reason }): ReactElement {
               with <code>{JSON.stringify(reason.match)}</code>
             </>
           )}
-          {until && <>;{until}</>}
+          {reason.arrived ? <>, which has arrived and is delivered when the run goes on</> : until && <>;{until}</>}
         </>
       );
     }

@@ -210,7 +210,7 @@ function Filters({ params, set, onClear }: { params: URLSearchParams; set: (name
           </option>
         ))}
       </select>
-      <LazyInput label="Version" placeholder="version" value={params.get("version") ?? ""} onCommit={(value) => set("version", value)} width={84} />
+      <LazyInput label="Version" placeholder="version" value={params.get("version") ?? ""} onCommit={(value) => set("version", value)} width={104} />
       <LazyInput label="Input contains" placeholder="customer.id=17" value={input} onCommit={(value) => set("input", value)} width={180} />
       <LazyInput label="Error contains" placeholder="error text" value={params.get("error") ?? ""} onCommit={(value) => set("error", value)} width={150} />
       <select className="input" aria-label="Created" value={params.get("since") ?? ""} onChange={(event) => set("since", event.target.value)}>

@@ -11,6 +11,7 @@ import { useId, useState, type ReactElement, type ReactNode } from "react";
 import { entriesOf, formatPointer, isNumberText, kindOf, memberText, prettyText, removeAt, scanDocument, setAt, shownScalar, textAt, textOf } from "../../json";
 import { Button, IconButton } from "../Button";
 import { CodeEditor } from "../code/CodeEditor";
+import { withCode } from "../withCode";
 import { useFormServices, type FieldProblem, type NamedExits } from "./context";
 import { fieldOf, propertiesOf, sketch, titleOf, type Field, type JsonSchema } from "./schema";
 import { TemplateField } from "./TemplateField";
@@ -160,7 +161,7 @@ function FieldRow({ name, field, required, place }: RowProps): ReactElement {
           {own.map((problem, index) => (
             <p key={index} className={`field-problem ${problem.severity}`}>
               {problem.severity === "error" ? <CircleAlert size={14} aria-label="Problem" /> : <TriangleAlert size={14} aria-label="Warning" />}
-              {problem.message}
+              <span>{withCode(problem.message)}</span>
             </p>
           ))}
         </div>
@@ -578,7 +579,7 @@ function Branches({ title, place }: ControlProps): ReactElement {
               .filter((problem) => problem.pointer === pointer || problem.pointer.startsWith(`${pointer}/`))
               .map((problem, at) => (
                 <p key={at} className={`field-problem full ${problem.severity}`}>
-                  {problem.message}
+                  <span>{withCode(problem.message)}</span>
                 </p>
               ))}
           </div>
@@ -803,9 +804,4 @@ export function jsonProblem(text: string): string | null {
   } catch (failure) {
     return `This is not JSON: ${(failure as Error).message}`;
   }
-}
-
-/** Words in backquotes are code. */
-export function withCode(text: string): ReactNode[] {
-  return text.split(/`([^`]*)`/).map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part));
 }

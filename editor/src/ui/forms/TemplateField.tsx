@@ -7,6 +7,7 @@
 
 import { useEffect, useId, useMemo, useRef, useState, type KeyboardEvent, type ReactElement } from "react";
 
+import { withCode } from "../withCode";
 import { useFormServices, type Preview, type TemplateFilter, type Variable } from "./context";
 
 export interface TemplateFieldProps {
@@ -139,7 +140,13 @@ export function TemplateField(props: TemplateFieldProps): ReactElement {
 }
 
 function PreviewLine({ preview }: { preview: Preview }): ReactElement {
-  if ("error" in preview) return <p className="field-problem warning">{preview.error}</p>;
+  if ("error" in preview) {
+    return (
+      <p className="field-problem warning">
+        <span>{withCode(preview.error)}</span>
+      </p>
+    );
+  }
   return (
     <p className="template-preview" title={preview.value}>
       <span className="faint">now: </span>

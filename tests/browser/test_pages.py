@@ -306,7 +306,7 @@ async def test_all_runs_of_a_tenant_are_paused_by_two_presses_of_a_button(page: 
     try:
         await page.get_by_role("button", name="Pause all runs").click()
         await page.get_by_role("button", name="Really pause all runs?").click()
-        await expect(page.get_by_text("All runs are paused")).to_be_visible()
+        await expect(page.get_by_text("All runs have been paused")).to_be_visible()
         run_id = server.start(name)
         await page.goto(f"{server.url}/#/runs/{run_id}")
         await expect(page.locator(".run-head")).to_contain_text("all runs are paused")

@@ -151,12 +151,10 @@ def error_lines(error: AnabranchError) -> list[str]:
     """An error for people: itself, its problems, its hint."""
     details = error.details if isinstance(error.details, list) else ()
     problems = [each for each in details if isinstance(each, dict) and "message" in each]
-    lines = [problem_line(each) for each in problems]
-    if len(problems) == 1 and problems[0]["message"] in error.message:
-        lines = _what_is_left(problems[0], error.message)
+    is_told = len(problems) == 1 and problems[0]["message"] in error.message and not _code_and_place(problems[0])
     return [
         f"error {error.code}: {' '.join(error.message.split())}",
-        *(f"  {line}" for line in lines),
+        *(f"  {problem_line(each)}" for each in problems if not is_told),
         *([f"hint: {error.advice}"] if error.advice else []),
         *import_hints(problems),
     ]
@@ -176,15 +174,8 @@ def problem_line(problem: Mapping[str, Any]) -> str:
     """One problem of a workflow, an input or a setting: its code if it has one, its place, its sentence, and what to
     do."""
     words = _code_and_place(problem) or [problem.get("name") or "at the root"]
-    return f"{' '.join(words)}: {problem['message']}{_advice(problem)}"
-
-
-def _what_is_left(problem: Mapping[str, Any], message: str) -> list[str]:
-    """What an error whose message has the problem's sentence leaves to say: code and place, in a line if there are any,
-    and what to do."""
-    words = [each for each in _code_and_place(problem) if each not in message]
-    line = f"{' '.join(words)}{_advice(problem)}".strip()
-    return [line] if line else []
+    hint = f" ({problem['hint']})" if problem.get("hint") else ""
+    return f"{' '.join(words)}: {problem['message']}{hint}"
 
 
 def _code_and_place(problem: Mapping[str, Any]) -> list[str]:
@@ -196,10 +187,6 @@ def _code_and_place(problem: Mapping[str, Any]) -> list[str]:
     elif problem.get("pointer"):
         words.append(f"at {problem['pointer']}")
     return words
-
-
-def _advice(problem: Mapping[str, Any]) -> str:
-    return f" ({problem['hint']})" if problem.get("hint") else ""
 
 
 def counted(number: int, noun: str, is_: str = "", are: str = "") -> str:

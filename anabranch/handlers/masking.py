@@ -125,7 +125,7 @@ def _usual_forms(value: str) -> Sequence[str]:
 
 def _escapable(part: str) -> str:
     if part.startswith("\\"):
-        return r"(?:\\|%5[cC]|u005[cC])++"
+        return r"(?>(?:\\|%5[cC]|u005[cC])+)"
     percent = "".join(f"%{byte:02x}" for byte in part.encode())
     unicode = r"\\*+".join(f"u{unit:04x}" for unit in _utf16(part))
     short = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f", " ": r"\+"}.get(part)

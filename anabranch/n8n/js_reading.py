@@ -58,10 +58,10 @@ _ABSENT = {
 }
 _MISSING = [(re.compile(pattern), what) for pattern, what in _ABSENT.items()]
 # What is opened and never closed is matched, too, with an empty group `end`: each character is looked at once.
-_COMMENTS = re.compile(r"(?m)^[^\S\n]*+//[^\n]*(?P<line>)|/\*(?:[^*]|\*(?!/))*+(?P<end>\*/)?")
+_COMMENTS = re.compile(r"(?m)^[^\S\n]*+//[^\n]*(?P<line>)|/\*(?>(?:[^*]|\*(?!/))*)(?P<end>\*/)?")
 _STRINGS = re.compile(
-    r"//[^\n]*(?P<line>)|/\*(?:[^*]|\*(?!/))*+(?P<end>\*/)?|'(?:[^'\\\n]|\\.)*+(?P<one>')?|\"(?:[^\"\\\n]|\\.)*+(?P<two>\")?"
-    r"|(?<=[=(,:;!&|?\[])\s*+/(?![*/])(?:[^/\\\n\[]|\\.|\[(?:[^\]\\\n]|\\.)*+\]?)++(?P<pattern>/[a-z]*+)?",
+    r"//[^\n]*(?P<line>)|/\*(?>(?:[^*]|\*(?!/))*)(?P<end>\*/)?|'(?>(?:[^'\\\n]|\\.)*)(?P<one>')?|\"(?>(?:[^\"\\\n]|\\.)*)(?P<two>\")?"
+    r"|(?<=[=(,:;!&|?\[])\s*+/(?![*/])(?>(?:[^/\\\n\[]|\\.|\[(?>(?:[^\]\\\n]|\\.)*)\]?)+)(?P<pattern>/[a-z]*+)?",
     re.DOTALL,
 )
 _FILES = re.compile(r"\.binary\b|\$binary\b|getBinaryDataBuffer|prepareBinaryData")
@@ -97,7 +97,7 @@ _LUXON_CALLS = (
      re.compile(r"(?:[^,]*,)?\s*+\[?\s*+['\"](?:milli)?(?:second|minute|hour|day|week)s?['\"]\s*+\]?\s*+|[^,'\"\[]*")),
     (re.compile(r"\.setLocale\(([^()]*)\)"), re.compile(r"['\"]en(?:-US)?['\"]")),
     (re.compile(r"\.fromFormat\(([^()]*(?:\([^()]*\)[^()]*)*)\)"),
-     re.compile(r"[^,]*,\s*+['\"](?:yyyy|yy|y|MMMM|MMM|MM|M|dd|d|HH|H|hh|h|mm|m|ss|s|SSS|a|EEEE|EEE|ZZZ|ZZ|[^A-Za-z'\"])++['\"]\s*+")),
+     re.compile(r"[^,]*,\s*+['\"](?>(?:yyyy|yy|y|MMMM|MMM|MM|M|dd|d|HH|H|hh|h|mm|m|ss|s|SSS|a|EEEE|EEE|ZZZ|ZZ|[^A-Za-z'\"])+)['\"]\s*+")),
 )  # fmt: skip
 _ZONED = re.compile(r"\.setZone\s*\(|\bzone\s*:")
 _ZONE = re.compile(r"""(?:\.setZone\s*\(|\bzone\s*:)\s*(['"`])([A-Za-z][A-Za-z0-9_+/-]*)\1""")

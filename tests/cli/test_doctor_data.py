@@ -40,7 +40,7 @@ async def dozes(ctx: Any, input: Any) -> Any:
     await ctx.step.sleep("nap", "1h")
 
 
-@workflow(name="hangs")
+@workflow(name="doctor-hangs")
 async def hangs(ctx: Any, input: Any) -> Any:
     await ctx.step.run("hang", asyncio.Event().wait)
 
@@ -69,7 +69,7 @@ async def _filled(url: str) -> dict[str, str]:
         child = child_id(runs["calls"], "node", "")
         for run_id in (*runs.values(), child):
             await _settled(client, run_id)
-        hanging = runs["hangs"] = (await client.start("hangs", {})).run_id
+        hanging = runs["hangs"] = (await client.start("doctor-hangs", {})).run_id
         await _settled(client, hanging, ("RUNNING",))
         await client.pause(paused)
         runs["fork"] = (await client.fork(runs["waits"]))["instanceID"]

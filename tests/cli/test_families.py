@@ -291,7 +291,7 @@ def test_a_lone_problem_is_told_once(anabranch: Command, write: Write, monkeypat
     two_settings = anabranch("runs", "list").err.splitlines()
 
     assert [line.split(" ")[0] for line in refused] == ["error", "hint:"]
-    assert unknown[1].startswith("  UNKNOWN_TYPE in node a (None of the ")
+    assert unknown[1].startswith("  UNKNOWN_TYPE in node a: ")
     assert [line.split(" ")[0] for line in one_setting] == ["error", "hint:"]
     assert [line.split(":")[0] for line in two_settings[1:3]] == ["  ANABRANCH_LEASE", "  ANABRANCH_CONCURRENCY"]
 

@@ -27,7 +27,7 @@ PASS = re.compile(
 )  # fmt: skip
 # What is read of the parameters of a node by a path that is written out.
 _PARAMETERS = re.compile(
-    r"""\$\(\s*+(?P<quote>['"])(?P<name>[^'"\\]++)(?P=quote)\s*+\)\.params(?P<path>(?:\.[A-Za-z_]\w*+|\[\d{1,3}\])++)"""
+    r"""\$\(\s*+(?P<quote>['"])(?P<name>[^'"\\]++)(?P=quote)\s*+\)\.params(?P<path>(?>(?:\.[A-Za-z_]\w*+|\[\d{1,3}\])+))"""
 )
 # The parameters that are read so, of nodes without parameters that would hide them.
 _SHOWN = {"set": "assignments", "code": "jsCode", "httpRequest": "url"}

@@ -95,7 +95,7 @@ def _name_differences(job: MappingJob, *, reads: bool, writes_each: bool) -> Non
 
 # n8n 2.3 of PostgreSQL and 2.2 of MySQL are the first that say nothing where a query that only reads finds nothing.
 _SILENT = {"postgres": 2.3, "mySql": 2.2}
-_COMMENT = re.compile(r"/\*(?:[^*\n]|\*(?!/))*+\*/")
+_COMMENT = re.compile(r"/\*(?>(?:[^*\n]|\*(?!/))*)\*/")
 
 
 def _gives_success(job: MappingJob, operation: str, sql: str) -> bool:

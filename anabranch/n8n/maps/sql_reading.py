@@ -19,8 +19,8 @@ from anabranch.n8n.texts import Source, expression, split
 
 _BEGIN, _END = "\ue000", "\ue001"
 _TOKEN = re.compile(
-    r"(?P<blank>\s++)|(?P<comment>--[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?)|(?P<string>'(?:[^']|'')*+'?)"
-    r'|(?P<name>"(?:[^"]|"")*+"?|`[^`]*+`?)|(?P<dollar>\$(?:[A-Za-z_]\w*+)?\$)|(?P<hole>\ue000(?P<number>\d+)\ue001)'
+    r"(?P<blank>\s++)|(?P<comment>--[^\n]*|/\*(?>(?:[^*]|\*(?!/))*)(?:\*/)?)|(?P<string>'(?>(?:[^']|'')*)'?)"
+    r'|(?P<name>"(?>(?:[^"]|"")*)"?|`[^`]*+`?)|(?P<dollar>\$(?:[A-Za-z_]\w*+)?\$)|(?P<hole>\ue000(?P<number>\d+)\ue001)'
     r"|(?P<word>[^\W\d]\w*+)|(?P<digits>\d[\w.]*+)|(?P<mark>::|<>|!=|<=|>=|.)",
     re.DOTALL,
 )

@@ -13,7 +13,8 @@ from urllib.parse import unquote_to_bytes
 PARAMETERS_MAX = 20
 
 _PARAMETER = re.compile(
-    r""";[ \t]*+(?P<name>[^=;"]*+)(?:=[ \t]*+(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"?[^;]*+|(?P<plain>[^;]*+)))?+[^;]*+""",
+    r""";[ \t]*+(?P<name>[^=;"]*+)"""
+    r"""(?>(?:=[ \t]*+(?:"(?P<quoted>(?>(?:[^"\\]|\\.)*))"?[^;]*+|(?P<plain>[^;]*+)))?)[^;]*+""",
     re.DOTALL,
 )
 # What RFC 8187 names, and what is written in its place.

@@ -104,11 +104,17 @@ async def committing_threads(store: SqlStore) -> set[int]:
 
 
 async def committing_backends(store: SqlStore) -> set[int]:
-    """Those, and the one that small commits use."""
+    """Those, and the ones that the event loop commits on."""
+    return await committing_threads(store) | await async_backends(store)
+
+
+async def async_backends(store: SqlStore) -> set[int]:
+    """The processes of the server that serve the commits of the event loop: all of them, so the commits overlap."""
     threads = await committing_threads(store)
-    await created(store)
-    backends = await backends_named(store, COMMITTING)
-    assert len(backends) == len(threads) + 1
+    births = [await creation(store) for _ in range(store.commits_in_flight_max)]
+    assert all(outcome.won for outcome in await asyncio.gather(*(store.commit([birth]) for birth in births)))
+    backends = await backends_named(store, COMMITTING) - threads
+    assert len(backends) == store.commits_in_flight_max
     return backends
 
 

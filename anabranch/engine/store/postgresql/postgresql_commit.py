@@ -1,6 +1,6 @@
 """The statements that write transitions without parents or children on PostgreSQL.
 
-Called by the dialect, in a thread, and by `small_commits`, on the event loop: both execute the same statements in the
+Called by the dialect, in a thread, and by `async_commits`, on the event loop: both execute the same statements in the
 same order. Knows no connection.
 """
 

@@ -28,10 +28,10 @@ from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.run_filter import WantedInput
 from anabranch.engine.store.postgresql import postgresql_claim
 from anabranch.engine.store.postgresql import postgresql_statements as statements
+from anabranch.engine.store.postgresql.async_commits import PostgresqlAsyncCommits
 from anabranch.engine.store.postgresql.password_file import usable_password_file
 from anabranch.engine.store.postgresql.postgresql_commit import writing
 from anabranch.engine.store.postgresql.postgresql_connections import BoundedAsyncConnection, BoundedConnection
-from anabranch.engine.store.postgresql.small_commits import PostgresqlSmallCommits
 from anabranch.engine.store.postgresql.timeouts import Timeouts
 from anabranch.engine.store.schema import metadata, set_postgresql_options
 from anabranch.engine.store.sql.component import transaction
@@ -233,10 +233,10 @@ class PostgresqlDialect:
             creator=lambda: self.connect(application_name=name, settings=settings),
         )
 
-    def small_commits(self, outages: Outages) -> PostgresqlSmallCommits:
+    def async_commits(self, outages: Outages) -> PostgresqlAsyncCommits:
         """One round trip each, and no thread."""
         settings = self._settings(commits=True)
-        return PostgresqlSmallCommits(
+        return PostgresqlAsyncCommits(
             self,
             outages,
             connect=lambda: self.connect_asynchronously(application_name=COMMITTING, settings=settings),

@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 
 from anabranch.engine.ports import Outcome, Transition
 from anabranch.engine.store.sql.database_errors import DatabaseErrorKind, DataRefused, DuplicateRefused, LocksHeld
-from anabranch.engine.store.sql.dialect import Dialect, Outages, SmallCommits
+from anabranch.engine.store.sql.dialect import AsyncCommits, Dialect, Outages
 from anabranch.errors import DatabaseUnreachable, StoreUnavailable
 
 # 5 attempts: batches are in id order, so a deadlock needs a statement of another program; five in a row mean an outage.
@@ -54,7 +54,7 @@ class SqlComponent:
         """For writes other than commits that may wait for a lock."""
         self._families: DatabaseThreads | None = None
         """For commits that may wait for a lock."""
-        self._small: SmallCommits | None = None
+        self._async_commits: AsyncCommits | None = None
 
     async def read(self, work: Callable[[Connection], Answer]) -> Answer:
         """Run one reading statement."""
@@ -102,10 +102,10 @@ class SqlComponent:
         if there are several."""
         return self._started(self._committing).ask_idle(look)
 
-    async def commit_few(self, transitions: Sequence[Transition]) -> Outcome | None:
+    async def commit_without_thread(self, transitions: Sequence[Transition]) -> Outcome | None:
         """Commit transitions without parents or children on the event loop; None: they need a thread."""
-        small = self._small
-        return await small.commit(transitions) if small is not None and small.takes(transitions) else None
+        commits = self._async_commits
+        return await commits.commit(transitions) if commits is not None and commits.takes(transitions) else None
 
     async def commit_transitions(self, work: Callable[[Connection], Answer], *, may_wait: bool) -> Answer:
         """Run a commit of transitions, apart from the others if it may wait for a lock. Raises LocksHeld at once."""
@@ -116,7 +116,7 @@ class SqlComponent:
         dialect = self.dialect
         self._reading = DatabaseThreads(dialect, count=dialect.reading_threads, commits=False, name="store-read")
         self._committing = DatabaseThreads(dialect, count=dialect.commit_threads, commits=True, name="store-commit")
-        self._small = dialect.small_commits(self._committing.outages)
+        self._async_commits = dialect.async_commits(self._committing.outages)
         self._writing = self._families = self._committing
         if dialect.writing_threads:
             self._writing = DatabaseThreads(dialect, count=dialect.writing_threads, commits=False, name="store-write")
@@ -132,10 +132,10 @@ class SqlComponent:
 
         Calls that take longer than `patience_s` are abandoned.
         """
-        threads, small = self._all(), self._small
-        self._reading = self._committing = self._writing = self._families = self._small = None
+        threads, commits = self._all(), self._async_commits
+        self._reading = self._committing = self._writing = self._families = self._async_commits = None
         closing = [asyncio.to_thread(pool.close, patience_s=patience_s) for pool in threads]
-        await asyncio.gather(*closing, *([small.close(patience_s=patience_s)] if small is not None else []))
+        await asyncio.gather(*closing, *([commits.close(patience_s=patience_s)] if commits is not None else []))
 
     def _all(self) -> set[DatabaseThreads]:
         threads = (self._reading, self._committing, self._writing, self._families)

@@ -43,8 +43,8 @@ class Outages:
     count: int = 0
 
 
-class SmallCommits(Protocol):
-    """Commits of few transitions without a thread."""
+class AsyncCommits(Protocol):
+    """Commits without a thread."""
 
     def takes(self, transitions: Sequence[Transition]) -> bool:
         """Whether these may be committed here now; they concern no family."""
@@ -110,8 +110,8 @@ class Dialect(Protocol):
     def engine(self, *, commits: bool) -> Engine:
         """An engine for connections; `commits` for those with the settings of the commit statement."""
 
-    def small_commits(self, outages: Outages) -> SmallCommits | None:
-        """The committer of few transitions on the event loop, beside threads with these `outages`; None: threads do."""
+    def async_commits(self, outages: Outages) -> AsyncCommits | None:
+        """Commits on the event loop, beside threads with these `outages`; None: the threads do all."""
 
     def apply_outcome(self, connection: Connection) -> bool:
         """Detect properties of the database that the URL does not tell; called once, before anything else.

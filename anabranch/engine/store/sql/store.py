@@ -166,7 +166,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
 
     async def _commit(self, transitions: Sequence[Transition], *, may_wait: bool) -> Outcome:
         try:
-            written = None if may_wait else await self.commit_few(transitions)
+            written = None if may_wait else await self.commit_without_thread(transitions)
             if written is not None:
                 return written
             commit = partial(self.dialect.commit, transitions=transitions)

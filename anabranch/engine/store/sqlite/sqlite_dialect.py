@@ -120,7 +120,7 @@ class SqliteDialect:
         engine_events.listen(engine, "connect", _prepare_connection)
         return engine
 
-    def small_commits(self, outages: Outages) -> None:
+    def async_commits(self, outages: Outages) -> None:
         """The calling thread writes the file, and the event loop must not wait for the disk."""
 
     def apply_outcome(self, connection: Connection) -> bool:

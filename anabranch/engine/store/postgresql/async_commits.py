@@ -1,9 +1,9 @@
-"""Small commits, on a connection of the event loop.
+"""Commits on connections of the event loop.
 
-Made by `postgresql_dialect`, used by `sql.store`. A run alone waits for one small commit after the other; to hand each
-to a thread and back takes longer than to send it. What an error means is the same as in the threads
-(`component.verdict_on`), and so is the handling of a lost connection: the others are replaced, too. A second small
-commit at the same time goes to a thread.
+Made by `postgresql_dialect`, used by `sql.store`. A thread would wait for Python's lock at each step of a commit while
+others hold it, and a run alone would be handed to it and back for each of its commits. What an error means is the same
+as in the threads (`component.verdict_on`), and so is the handling of a lost connection: the others are replaced, too. A
+commit that finds no connection free goes to a thread.
 """
 
 from __future__ import annotations
@@ -26,14 +26,9 @@ from anabranch.engine.store.sql.dialect import Dialect, Outages
 from anabranch.engine.store.sql.families import failures
 from anabranch.errors import DatabaseUnreachable
 
-# 4 transitions and 64 kB of payloads: encoding more would block the event loop, and for more the way to a thread and
-# back hardly matters.
-TRANSITIONS_MAX = 4
-BYTES_MAX = 65_536
 
-
-class PostgresqlSmallCommits:
-    """One connection, connected when it is first used, and anew after a failure."""
+class PostgresqlAsyncCommits:
+    """A connection for each concurrent commit, connected when it is first used, and anew after a failure."""
 
     def __init__(
         self,
@@ -44,6 +39,48 @@ class PostgresqlSmallCommits:
         beginning: Callable[[], str | None],
     ) -> None:
         """`outages` are those of the threads that commit; each transaction begins with `beginning`, if there is one."""
+        self._all = [
+            _Committer(dialect, outages, connect=connect, beginning=beginning)
+            for _ in range(dialect.commits_in_flight_max)
+        ]
+        self._free = self._all[::-1]
+        """Those that commit nothing now; the last is the next, so that a run alone always meets the same one."""
+
+    def takes(self, transitions: Sequence[Transition]) -> bool:
+        """Is a connection free, and is one statement enough: are there no large values and no failures?"""
+        return (
+            bool(self._free)
+            and not any(transition.has_large_values for transition in transitions)
+            and not failures(transitions)
+        )
+
+    async def commit(self, transitions: Sequence[Transition]) -> Outcome:
+        """As `Dialect.commit`, for transitions that `takes` accepts and that concern no family.
+
+        Raises StoreUnavailable (it may have happened or not), LocksHeld or DataRefused (nothing happened).
+        """
+        committer = self._free.pop()
+        try:
+            return await committer.commit(transitions)
+        finally:
+            self._free.append(committer)
+
+    async def close(self, *, patience_s: float | None = None) -> None:
+        """Disconnect once what is under way is finished; what takes longer than `patience_s` is cut off."""
+        await asyncio.gather(*(committer.close(patience_s=patience_s) for committer in self._all))
+
+
+class _Committer:
+    """One connection of them."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        outages: Outages,
+        *,
+        connect: Callable[[], Awaitable[BoundedAsyncConnection]],
+        beginning: Callable[[], str | None],
+    ) -> None:
         self._dialect = dialect
         self._outages = outages
         self._connect = connect
@@ -55,21 +92,8 @@ class PostgresqlSmallCommits:
         self._busy = asyncio.Lock()
         self._closing = False
 
-    def takes(self, transitions: Sequence[Transition]) -> bool:
-        """Are these so few, without large values and failures, and is the connection free?"""
-        return (
-            len(transitions) <= TRANSITIONS_MAX
-            and not self._busy.locked()
-            and sum(transition.payload_bytes for transition in transitions) <= BYTES_MAX
-            and not any(transition.has_large_values for transition in transitions)
-            and not failures(transitions)
-        )
-
     async def commit(self, transitions: Sequence[Transition]) -> Outcome:
-        """As `Dialect.commit`, for transitions that concern no family.
-
-        Raises StoreUnavailable (it may have happened or not), LocksHeld or DataRefused (nothing happened).
-        """
+        """Write them, again after a deadlock."""
         async with self._busy:
             attempts_left = ATTEMPTS_MAX
             while True:
@@ -85,8 +109,7 @@ class PostgresqlSmallCommits:
                     if verdict.raised is not None:
                         raise verdict.raised from error
 
-    async def close(self, *, patience_s: float | None = None) -> None:
-        """Disconnect once what is under way is finished; what takes longer than `patience_s` is cut off."""
+    async def close(self, *, patience_s: float | None) -> None:
         self._closing = True
         try:
             async with asyncio.timeout(patience_s), self._busy:
@@ -95,7 +118,6 @@ class PostgresqlSmallCommits:
             if self._connection is not None:
                 self._connection.sever()
 
-    # -- within ---------------------------------------------------------------------------
     async def _write(self, transitions: Sequence[Transition]) -> Outcome:
         connection, cursor = await self._connected()
         beginning = self._beginning()

@@ -1,6 +1,6 @@
-"""Small commits on PostgreSQL: on a connection of the event loop's own, with the answers of the threads.
+"""Commits on PostgreSQL on connections of the event loop, with the answers of the threads.
 
-The other files commit few transitions, too, directly and behind a pooler; this one looks at what is different.
+The other files commit that way, too, directly and behind a pooler; this one looks at what is different.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import pytest
 from sqlalchemy import Connection, text
 
 from anabranch.engine.ports import Transition
+from anabranch.engine.rules.transitions import BATCH_TRANSITIONS_MAX
+from anabranch.engine.rules.value_parts import PART_BYTES_MIN
 from anabranch.engine.store.opening import dialect_of
+from anabranch.engine.store.postgresql.async_commits import PostgresqlAsyncCommits
 from anabranch.engine.store.postgresql.postgresql_commit import writing
 from anabranch.engine.store.postgresql.postgresql_connections import BoundedAsyncConnection
 from anabranch.engine.store.postgresql.postgresql_dialect import COMMITTING, PostgresqlDialect
-from anabranch.engine.store.postgresql.small_commits import BYTES_MAX, TRANSITIONS_MAX, PostgresqlSmallCommits
 from anabranch.engine.store.sql.component import ATTEMPTS_MAX
 from anabranch.engine.store.sql.database_errors import DuplicateRefused, LocksHeld
 from anabranch.engine.store.sql.dialect import Outages
@@ -26,9 +28,11 @@ from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import DatabaseUnreachable, StoreUnavailable
 from tests.conformance.building import born_many, completed, created, dispatched, row_of, transition
 from tests.conformance.locking import lock, waiting_backend
+from tests.conformance.test_families import failing
 from tests.conformance.test_silence import (
     ENDLESS,
     PATIENCE_S,
+    async_backends,
     backends_named,
     committing_threads,
     creation,
@@ -37,37 +41,38 @@ from tests.conformance.test_silence import (
 )
 
 
-async def test_few_transitions_need_no_thread(postgres_url: str) -> None:
+async def test_many_transitions_and_concurrent_commits_need_no_thread(postgres_url: str) -> None:
     async with opened(postgres_url, ENDLESS) as store:
-        rows = await born_many(store, TRANSITIONS_MAX)
+        batches = [await born_many(store, BATCH_TRANSITIONS_MAX) for _ in range(store.commits_in_flight_max)]
         with frozen(*await committing_threads(store)):
             async with asyncio.timeout(PATIENCE_S):
-                outcome = await store.commit([transition(row, dispatched("a")) for row in rows])
-                assert outcome.won == {row.head.instance_id for row in rows}
+                commits = (store.commit([transition(row, dispatched("a")) for row in rows]) for rows in batches)
+                for outcome, rows in zip(await asyncio.gather(*commits), batches, strict=True):
+                    assert outcome.won == {row.head.instance_id for row in rows}
 
 
-async def small_backend(store: SqlStore) -> int:
-    """The process of the server that serves small commits, which has served none yet."""
-    threads = await backends_named(store, COMMITTING)
-    await created(store)
-    [backend] = await backends_named(store, COMMITTING) - threads
-    return backend
-
-
-async def test_more_of_them_larger_ones_and_a_second_commit_meanwhile_go_to_threads(postgres_url: str) -> None:
+async def test_large_values_failures_and_one_commit_more_go_to_threads(postgres_url: str) -> None:
     async with opened(postgres_url, ENDLESS) as store:
-        rows = await born_many(store, TRANSITIONS_MAX + 4)
-        many, (large, first, second) = rows[: TRANSITIONS_MAX + 1], rows[TRANSITIONS_MAX + 1 :]
-        with frozen(await small_backend(store)):
+        rows = await born_many(store, 3 + store.commits_in_flight_max)
+        large, broken, further, *waited_for = rows
+        with frozen(*await async_backends(store)):
             async with asyncio.timeout(PATIENCE_S):
-                assert (await store.commit([transition(row, dispatched("a")) for row in many])).won
-                assert (await store.commit([transition(large, completed("a", output="x" * BYTES_MAX))])).won
-            waiting = asyncio.create_task(store.commit([transition(first, dispatched("a"))]))
+                assert (await store.commit([transition(large, completed("a", output="x" * (PART_BYTES_MIN + 1)))])).won
+                assert (await store.commit([failing(broken)])).won
+            waiting = [asyncio.create_task(store.commit([transition(row, dispatched("a"))])) for row in waited_for]
             await asyncio.sleep(0)
             async with asyncio.timeout(PATIENCE_S):
-                assert (await store.commit([transition(second, dispatched("a"))])).won
-            assert not waiting.done()
-        assert (await waiting).won
+                assert (await store.commit([transition(further, dispatched("a"))])).won
+            assert not any(commit.done() for commit in waiting)
+        assert all(outcome.won for outcome in await asyncio.gather(*waiting))
+
+
+async def test_one_commit_after_the_other_meets_the_same_connection(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        threads = await committing_threads(store)
+        for _ in range(3):
+            await created(store)
+        assert len(await backends_named(store, COMMITTING) - threads) == 1
 
 
 @pytest.mark.parametrize("url", ["postgres_url", "pooled_url"])
@@ -100,19 +105,19 @@ async def created_with(locker: psycopg.AsyncConnection, store: SqlStore) -> Any:
 
 async def test_a_lost_connection_is_an_outage_and_replaced_with_those_of_the_threads(postgres_url: str) -> None:
     async with opened(postgres_url) as store:
-        row, other, *many = await born_many(store, TRANSITIONS_MAX + 3)
-        threads, small = await committing_threads(store), await small_backend(store)
-        await ended(store, small)
+        row, other, broken = await born_many(store, 3)
+        threads, backends = await committing_threads(store), await async_backends(store)
+        await ended(store, *backends)
         with pytest.raises(StoreUnavailable, match=r"terminating connection|closed"):
             await store.commit([transition(row, dispatched("a"))])
         renewed = await committing_threads(store)
         assert not threads & renewed
-        small = await small_backend(store)
+        backends = await async_backends(store)
         await ended(store, *renewed)
         with pytest.raises(StoreUnavailable):
-            await store.commit([transition(one, dispatched("a")) for one in many])
+            await store.commit([failing(broken)])
         assert (await store.commit([transition(other, dispatched("a"))])).won
-        assert small not in await backends_named(store, COMMITTING)
+        assert not backends & await async_backends(store)
 
 
 async def ended(store: SqlStore, *backends: int) -> None:
@@ -190,11 +195,11 @@ class Failing:
         self.closed = True
 
 
-def small_commits_on(connect: Callable[[], Awaitable[object]], url: str) -> tuple[PostgresqlSmallCommits, Outages]:
+def commits_on(connect: Callable[[], Awaitable[object]], url: str) -> tuple[PostgresqlAsyncCommits, Outages]:
     dialect, outages = dialect_of(url, pooled=False), Outages()
     assert isinstance(dialect, PostgresqlDialect)
     connecting = cast("Callable[[], Awaitable[BoundedAsyncConnection]]", connect)
-    return PostgresqlSmallCommits(dialect, outages, connect=connecting, beginning=lambda: None), outages
+    return PostgresqlAsyncCommits(dialect, outages, connect=connecting, beginning=lambda: None), outages
 
 
 @pytest.mark.parametrize(
@@ -217,9 +222,9 @@ async def test_errors_mean_what_they_mean_in_a_thread(
     async def connect() -> Failing:
         return connection
 
-    small, counted = small_commits_on(connect, "postgresql://nobody@nowhere/none")
+    commits, counted = commits_on(connect, "postgresql://nobody@nowhere/none")
     with pytest.raises(told):
-        await small.commit(cast("Sequence[Transition]", []))
+        await commits.commit(cast("Sequence[Transition]", []))
     assert (connection.statements, counted.count) == (statements, outages)
 
 
@@ -230,12 +235,14 @@ async def test_a_connection_that_comes_after_the_end_is_closed_again() -> None:
         await arrives.wait()
         return connection
 
-    small, _ = small_commits_on(connect, "postgresql://nobody@nowhere/none")
-    commit = asyncio.create_task(small.commit([]))
+    commits, _ = commits_on(connect, "postgresql://nobody@nowhere/none")
+    assert commits.takes([])
+    given = [asyncio.create_task(commits.commit([])) for _ in range(PostgresqlDialect.commits_in_flight_max)]
     await asyncio.sleep(0)
-    assert not small.takes([])
-    await small.close(patience_s=0.01)
+    assert not commits.takes([])
+    await commits.close(patience_s=0.01)
     arrives.set()
-    with pytest.raises(StoreUnavailable, match="has been stopped"):
-        await commit
+    for commit in given:
+        with pytest.raises(StoreUnavailable, match="has been stopped"):
+            await commit
     assert connection.closed and not connection.statements

@@ -187,6 +187,9 @@ class Failing:
     def cursor(self) -> Failing:
         return self
 
+    def send_at_once(self, size: int) -> None:
+        assert size > 0
+
     async def execute(self, *_: object) -> None:
         self.statements += 1
         raise self.error

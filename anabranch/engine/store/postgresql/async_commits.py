@@ -26,6 +26,9 @@ from anabranch.engine.store.sql.dialect import Dialect, Outages
 from anabranch.engine.store.sql.families import failures
 from anabranch.errors import DatabaseUnreachable
 
+# 2 MB: so much are 2,000 rows, the most of a batch, with payloads of a few hundred bytes.
+SENT_AT_ONCE_BYTES = 2_097_152
+
 
 class PostgresqlAsyncCommits:
     """A connection for each concurrent commit, connected when it is first used, and anew after a failure."""
@@ -141,6 +144,7 @@ class _Committer:
         if connection is None or cursor is None:
             outages = self._outages.count
             connection = await self._connect()
+            connection.send_at_once(SENT_AT_ONCE_BYTES)
             connection.cursor_factory = psycopg.AsyncRawCursor
             cursor = connection.cursor()
             self._connection, self._cursor, self._outages_met = connection, cursor, outages

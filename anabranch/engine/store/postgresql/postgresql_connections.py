@@ -101,8 +101,19 @@ class BoundedAsyncConnection(psycopg.AsyncConnection[Any]):
         with suppress(OSError, psycopg.Error):
             _shut_down(self.pgconn.socket)
 
+    def send_at_once(self, size: int) -> None:
+        """Let the system take statements of up to so many bytes at once, as far as it allows: what it does not take is
+        sent when the event loop comes back to it. TCP's buffers grow by themselves."""
+        with _duplicate(self.pgconn.socket) as line:
+            if line.family == socket.AF_UNIX:
+                line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+
 
 def _shut_down(descriptor: int) -> None:
-    # A duplicate of the descriptor, so that it cannot be closed and its number reused meanwhile.
-    with socket.socket(fileno=os.dup(descriptor)) as line:
+    with _duplicate(descriptor) as line:
         line.shutdown(socket.SHUT_RDWR)
+
+
+def _duplicate(descriptor: int) -> socket.socket:
+    """The same socket under another descriptor, so that it cannot be closed and its number reused meanwhile."""
+    return socket.socket(fileno=os.dup(descriptor))

@@ -149,7 +149,7 @@ class HandlerSpec:
         if self.config is None:
             return resolved
         try:
-            return self.config.model_validate(resolved)
+            return self.config.__pydantic_validator__.validate_python(resolved)  # as `model_validate` does
         except ValidationError as refusal:
             text = "; ".join(f"config{_pointer(each, resolved)}: {_message(each)}" for each in refusal.errors())
             raise NonRetryable(text, code="NODE_CONFIG_INVALID") from None

@@ -91,11 +91,6 @@ class Transition:
         new_run = self.new_run
         return self.wakes is not None or bool(self.cancels) or (new_run is not None and new_run.parent_id is not None)
 
-    @property
-    def has_large_values(self) -> bool:
-        """Whether it has payloads with parts that are stored by content."""
-        return any(event.payload.division is not None for event in self.events)
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

@@ -236,7 +236,19 @@ class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
             self.given.append((node, path))
             return
         self.append(_NODE_DISPATCHED, node.id, path, attempt, EMPTY)
-        self.commands.append(Dispatch(node.id, path, attempt))
+        if node.evaluate is None:  # else this decision evaluates it, or `build` asks for it
+            self.commands.append(Dispatch(node.id, path, attempt))
+
+    def build(self) -> Decision:
+        """The decision, with the pure nodes that it dispatched and did not evaluate."""
+        unevaluated = self.state.unevaluated
+        if unevaluated:
+            self.commands += [
+                Dispatch(event.node_id, event.scope, event.attempt)
+                for event in self.events
+                if event.type is _NODE_DISPATCHED and (event.node_id, event.scope) in unevaluated
+            ]
+        return DecisionBuilder.build(self)
 
     def complete(self, activation: Activation, output: Payload, handle: str | None) -> None:
         """Complete the activation, or fail it if its output would exceed the context limit."""

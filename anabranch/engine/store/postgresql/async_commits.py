@@ -53,8 +53,8 @@ class PostgresqlAsyncCommits:
         """Is a connection free, and is one statement enough: are there no large values and no failures?"""
         return (
             bool(self._free)
-            and not any(transition.has_large_values for transition in transitions)
             and not failures(transitions)
+            and not any(event.payload.division for transition in transitions for event in transition.events)
         )
 
     async def commit(self, transitions: Sequence[Transition]) -> Outcome:

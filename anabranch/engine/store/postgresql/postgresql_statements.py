@@ -132,9 +132,9 @@ _LOGGED = f"""
     logged AS (
         INSERT INTO workflow_instance_logs (instance_id, seq, node_id, scope, event_type, node_status, next_handle,
             output_variable, payload, error_message, node_attempt, created_at, arguments, generation, parts)
-        SELECT instance_id, seq, node_id, scope, event_type, node_status, next_handle, output_variable,
-            coalesce(payload, CAST('null' AS json)), error_message, node_attempt, created_at, arguments, generation,
-            parts
+        SELECT instance_id, seq, node_id, coalesce(scope, ''), event_type, node_status, next_handle, output_variable,
+            coalesce(payload, CAST('null' AS json)), error_message, node_attempt, created_at, arguments,
+            coalesce(generation, 0), parts
         FROM json_to_recordset(CAST(:events AS json)) AS e(
             instance_id uuid, seq integer, node_id text, scope text, event_type text, node_status text,
             next_handle text, output_variable text, payload json, error_message text, node_attempt integer,

@@ -39,7 +39,7 @@ GROWTH_MAX = 1.03
 
 # Half of the promised share, and twice the promised processor time (with that of the database
 # server, which is in SQLite's anyway): see above.
-NODES_PER_BOUND_MIN = 0.15
+NODES_PER_BOUND_MIN = 0.22
 CPU_PER_BOUND_CPU_MAX = 8.0
 
 RATIO_ROUNDS = 3

@@ -6,6 +6,8 @@ The other files commit that way, too, directly and behind a pooler; this one loo
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
@@ -17,7 +19,7 @@ from anabranch.engine.ports import Transition
 from anabranch.engine.rules.transitions import BATCH_TRANSITIONS_MAX
 from anabranch.engine.rules.value_parts import PART_BYTES_MIN
 from anabranch.engine.store.opening import dialect_of
-from anabranch.engine.store.postgresql.async_commits import PostgresqlAsyncCommits
+from anabranch.engine.store.postgresql.async_commits import SENT_AT_ONCE_BYTES, PostgresqlAsyncCommits
 from anabranch.engine.store.postgresql.postgresql_commit import writing
 from anabranch.engine.store.postgresql.postgresql_connections import BoundedAsyncConnection
 from anabranch.engine.store.postgresql.postgresql_dialect import COMMITTING, PostgresqlDialect
@@ -73,6 +75,24 @@ async def test_one_commit_after_the_other_meets_the_same_connection(postgres_url
         for _ in range(3):
             await created(store)
         assert len(await backends_named(store, COMMITTING) - threads) == 1
+
+
+async def test_the_system_may_take_a_whole_batch_at_once(postgres_url: str) -> None:
+    dialect = dialect_of(postgres_url, pooled=False)
+    assert isinstance(dialect, PostgresqlDialect)
+    connection = await dialect.connect_asynchronously(application_name="send buffer", settings=None)
+    try:
+        usual = send_buffer(connection)
+        connection.send_at_once(SENT_AT_ONCE_BYTES)
+        assert send_buffer(connection) > usual
+    finally:
+        await connection.close()
+
+
+def send_buffer(connection: BoundedAsyncConnection) -> int:
+    with socket.socket(fileno=os.dup(connection.pgconn.socket)) as line:
+        assert line.family == socket.AF_UNIX, "the tests' server is reached by a socket in the file system"
+        return line.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
 
 
 @pytest.mark.parametrize("url", ["postgres_url", "pooled_url"])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from anabranch.durable.definition import WorkflowRegistry
@@ -91,10 +91,14 @@ def _machine_now() -> int:
 
 
 async def _lane(store: Store, runs: Sequence[Sequence[Transition]]) -> None:
-    """The first transitions of all these runs, then the second ones, and so on."""
+    for batch in batches(runs):
+        outcome = await store.commit(batch)
+        assert len(outcome.won) == len(batch), "nobody else writes these"
+
+
+def batches(runs: Sequence[Sequence[Transition]]) -> Iterator[Sequence[Transition]]:
+    """The first transitions of all these runs, then the second ones, and so on, in full batches."""
     for step in range(max(map(len, runs), default=0)):
         transitions = [run[step] for run in runs if step < len(run)]
         for first in range(0, len(transitions), BATCH_TRANSITIONS_MAX):
-            batch = transitions[first : first + BATCH_TRANSITIONS_MAX]
-            outcome = await store.commit(batch)
-            assert len(outcome.won) == len(batch), "nobody else writes these"
+            yield transitions[first : first + BATCH_TRANSITIONS_MAX]

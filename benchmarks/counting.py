@@ -15,6 +15,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
+import psycopg
 from sqlalchemy import Connection, Engine, event
 
 from anabranch.engine.store.sql.store import SqlStore
@@ -49,6 +50,22 @@ def opcodes() -> Iterator[Count]:
         sys.settrace(before)
 
 
+@contextmanager
+def calls() -> Iterator[Count]:
+    """Function calls, Python's and C's, of this thread."""
+    count = Count()
+
+    def note(_frame: FrameType, what: str, _argument: Any) -> None:
+        count.value += what in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield count
+    finally:
+        sys.setprofile(before)
+
+
 class ThreadCalls:
     """Function calls, Python's and C's, of the threads that are started after this was made."""
 
@@ -79,16 +96,23 @@ class ThreadCalls:
 
 @contextmanager
 def statements() -> Iterator[Count]:
-    """SQL statements, of every connection of this process."""
+    """SQL statements, of every connection of this process: those of threads and those of the event loop."""
     count = Count()
+    execute = psycopg.AsyncCursor.execute
 
     def note(*_: Any) -> None:
         count.value += 1
 
+    async def counted(*given: Any, **named: Any) -> Any:
+        note()
+        return await execute(*given, **named)
+
     event.listen(Engine, "before_cursor_execute", note)
+    psycopg.AsyncCursor.execute = counted  # type: ignore[method-assign]
     try:
         yield count
     finally:
+        psycopg.AsyncCursor.execute = execute  # type: ignore[method-assign]
         event.remove(Engine, "before_cursor_execute", note)
 
 

@@ -11,7 +11,7 @@ import asyncio
 import gc
 import json
 import tracemalloc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,13 @@ from sqlalchemy import make_url
 from anabranch.app import tune_interpreter
 from anabranch.engine.handler_contract import HandlerResult, Helpers
 from anabranch.engine.ports import Transition
+from anabranch.engine.store.postgresql.postgresql_commit import writing
+from anabranch.engine.store.sql.dialect import Outages
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.handlers.spec import HandlerSpec, NodeConfig, NodeTypeRegistry
 from anabranch.testing.memory_store.memory_store import MemoryDatabase, MemoryStore
-from benchmarks.bound import adopt_turns, record_turns, renamed, write_turns
-from benchmarks.counting import ThreadCalls, opcodes, statements_of_commits
+from benchmarks.bound import adopt_turns, batches, record_turns, renamed, write_turns
+from benchmarks.counting import ThreadCalls, calls, opcodes, statements_of_commits
 from benchmarks.databases import BACKENDS, Databases, databases
 from benchmarks.durable import CODE, STEPS, steps
 from benchmarks.running import TYPES, Bench, open_store_at
@@ -125,7 +127,7 @@ async def _hang(config: NodeConfig, context: Mapping[str, Any], helpers: Helpers
 async def _written(backend: str, made: Databases) -> dict[str, float]:
     """What a database is asked to do for recorded transitions."""
     url = made.create(backend)
-    calls = ThreadCalls()
+    thread_calls = ThreadCalls()
     async with open_store_at(url) as store:
         await Bench(store).save(LINE)
         warm, runs = [await _recorded(first) for first in (0, WRITTEN_RUNS)]
@@ -135,17 +137,28 @@ async def _written(backend: str, made: Databases) -> dict[str, float]:
         log = _log_bytes(url)
         assert isinstance(store, SqlStore), "it is a database"
         async with statements_of_commits(store) as asked:
-            with calls.counted() as called:
+            with thread_calls.counted() as called:
                 await write_turns(store, runs)
         log = _log_bytes(url) - log
-    calls.close()
+    thread_calls.close()
     transitions = sum(map(len, runs))
     commits = max(map(len, runs)) * store.commits_in_flight_max
-    found = {
-        f"{backend}: statements a commit": asked.value / commits,
-        f"{backend}: calls a transition in the committing thread": called.value / transitions,
-    }
+    found = {f"{backend}: statements a commit": asked.value / commits}
+    if store.dialect.async_commits(Outages()) is None:
+        found[f"{backend}: calls a transition in the committing thread"] = called.value / transitions
+    else:
+        found[f"{backend}: calls a transition to make its statement"] = _calls_to_make(runs, store) / transitions
     return found | ({f"{backend}: bytes of write-ahead log a transition": log / transitions} if log else {})
+
+
+def _calls_to_make(runs: Sequence[Sequence[Transition]], store: SqlStore) -> int:
+    """What the event loop does for the statements of these commits, but for what the driver does."""
+    lanes = store.commits_in_flight_max
+    with calls() as called:
+        for number in range(lanes):
+            for batch in batches(runs[number::lanes]):
+                next(writing(batch))
+    return called.value
 
 
 async def _recorded(first_number: int) -> list[list[Transition]]:

@@ -95,7 +95,7 @@ _IS_POOLED = (
 # PostgreSQL plans the commit statement for tables as they are now, and a plan lives on while they grow. New tables look
 # so small that it would scan them; restricted to indexes, batches of 200 went from 42,000 to 73,000 units a second. One
 # plan for all batches saves planning.
-_COMMITTING = {
+PLANNED_FOR_COMMITS = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
@@ -262,7 +262,7 @@ class PostgresqlDialect:
             "lock_timeout": self.timeouts.lock_ms,
             "idle_in_transaction_session_timeout": self.timeouts.idle_in_transaction_ms,
         }
-        return {**timeouts, **_COMMITTING} if commits else timeouts
+        return {**timeouts, **PLANNED_FOR_COMMITS} if commits else timeouts
 
     def whole(self, connection: Connection, *, commits: bool) -> AbstractContextManager[None]:
         """If sessions are shared, settings hold for one transaction, so this begins one."""

@@ -14,7 +14,7 @@ from functools import cache
 from sqlalchemy import TextClause, text
 
 from anabranch.engine.rules.events import Status
-from anabranch.engine.store.schema import IS_ENDING, IS_OPEN, IS_SIGNAL
+from anabranch.engine.store.schema import HAS_NOT_ENDED, IS_ENDING, IS_SIGNAL
 from anabranch.engine.store.sql.families import REASON_BEGINS, REASON_BYTES, REASON_ENDS
 from anabranch.engine.store.sql.rows import EVENT_NOTE_COLUMNS, INSTANCE_COLUMNS, PAYLOAD_SEPARATOR
 from anabranch.engine.store.sql.statements import (
@@ -79,7 +79,7 @@ _MOVED = f"""
         SELECT transition.* FROM transition CROSS JOIN LATERAL (
             SELECT 1 FROM workflow_instances AS i
             WHERE i.instance_id = transition.instance_id AND i.version = transition.expected_version
-              AND i.worker_id IS NOT DISTINCT FROM transition.held_by AND i.{IS_OPEN}
+              AND i.worker_id IS NOT DISTINCT FROM transition.held_by AND i.{HAS_NOT_ENDED}
               AND (transition.first_seq IS NULL OR i.last_seq + 1 = transition.first_seq)
               AND (transition.not_before IS NULL OR transition.not_before <= {NOW_MS})
             FOR UPDATE SKIP LOCKED) AS guard
@@ -205,7 +205,7 @@ LOCK_FREE = text("""
 
 SHARE_PARENTS = text(f"""
     SELECT instance_id FROM workflow_instances
-    WHERE instance_id = ANY(CAST(:ids AS uuid[])) AND {IS_OPEN} ORDER BY instance_id FOR SHARE SKIP LOCKED
+    WHERE instance_id = ANY(CAST(:ids AS uuid[])) AND {HAS_NOT_ENDED} ORDER BY instance_id FOR SHARE SKIP LOCKED
 """)
 """The open ones among the parents of new runs, locked against any transition until the new runs are committed."""
 
@@ -214,7 +214,7 @@ REJECTED_CREATIONS = text(f"""
     FROM json_to_recordset(CAST(:new_runs AS json)) AS b(
         instance_id uuid, parent_id uuid, parent_node_id text, parent_scope text)
     WHERE b.parent_id IS NOT NULL
-      AND (NOT EXISTS (SELECT 1 FROM workflow_instances AS p WHERE p.instance_id = b.parent_id AND p.{IS_OPEN})
+      AND (NOT EXISTS (SELECT 1 FROM workflow_instances AS p WHERE p.instance_id = b.parent_id AND p.{HAS_NOT_ENDED})
            OR EXISTS (SELECT 1 FROM workflow_instance_logs AS l
                       WHERE l.instance_id = b.parent_id AND l.node_id = b.parent_node_id
                         AND l.scope = b.parent_scope AND l.{IS_ENDING} AND {IS_EFFECTIVE}))
@@ -230,7 +230,7 @@ WAKE = text(f"""
     UPDATE workflow_instances SET version = version + 1,
         available_at = CASE WHEN worker_id IS NULL AND {IS_AWAKE} THEN least(coalesce(available_at, {NOW_MS}), {NOW_MS})
                             ELSE available_at END
-    WHERE instance_id = ANY(CAST(:ids AS uuid[])) AND {IS_OPEN}
+    WHERE instance_id = ANY(CAST(:ids AS uuid[])) AND {HAS_NOT_ENDED}
     RETURNING instance_id, version
 """)
 """Raise the versions of these parents, which are locked already, because a child has ended; returns the versions."""
@@ -240,7 +240,7 @@ ENDED_CHILDREN = text(f"""
     FROM unnest(CAST(:ids AS uuid[])) AS asked(instance_id)
     LEFT JOIN workflow_instances AS i ON i.instance_id = asked.instance_id
     LEFT JOIN workflow_instance_logs AS l ON l.instance_id = i.instance_id AND l.seq = i.last_seq
-    WHERE i.instance_id IS NULL OR NOT i.{IS_OPEN}
+    WHERE i.instance_id IS NULL OR NOT i.{HAS_NOT_ENDED}
 """)
 """See `Dialect.ended_children`. Uses both primary keys."""
 
@@ -321,7 +321,7 @@ def append_external(
         WITH moved AS (
             UPDATE workflow_instances
             SET version = version + 1, last_seq = last_seq + 1, log_bytes = log_bytes + :bytes, {change}
-            WHERE instance_id = :instance_id AND tenant_id = :tenant_id AND {IS_OPEN} {condition}
+            WHERE instance_id = :instance_id AND tenant_id = :tenant_id AND {HAS_NOT_ENDED} {condition}
             RETURNING {_COLUMNS}
         ), logged AS (
             INSERT INTO workflow_instance_logs
@@ -343,7 +343,7 @@ def cancel_children(by: str) -> TextClause:
     return text(f"""
         WITH to_cancel AS (
             SELECT instance_id FROM workflow_instances
-            WHERE {by} = ANY(CAST(:ids AS uuid[])) AND parent_waits AND {IS_OPEN}
+            WHERE {by} = ANY(CAST(:ids AS uuid[])) AND parent_waits AND {HAS_NOT_ENDED}
             ORDER BY instance_id FOR UPDATE
         ), moved AS (
             UPDATE workflow_instances AS i SET version = i.version + 1, last_seq = i.last_seq + 1,

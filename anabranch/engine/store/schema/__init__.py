@@ -14,6 +14,7 @@ from anabranch.engine.store.columns import OLDEST_PROGRAM, SCHEMA_REVISION, meta
 from anabranch.engine.store.schema.console_schema import activation_progress, console_lines
 from anabranch.engine.store.schema.large_values import stored_values, value_references
 from anabranch.engine.store.schema.runs import (
+    HAS_NOT_ENDED,
     IS_ATTEMPT,
     IS_ENDING,
     IS_OPEN,
@@ -43,6 +44,7 @@ from anabranch.triggers.trigger_schema import triggers
 from anabranch.variables.variable_schema import variables
 
 __all__ = [
+    "HAS_NOT_ENDED",
     "IS_ATTEMPT",
     "IS_ENDING",
     "IS_OPEN",

@@ -26,10 +26,10 @@ from anabranch.engine.rules.shared.blame import EXECUTING_UNKNOWN, Blame, Judgem
 from anabranch.engine.rules.shared.log_limit import UNLIMITED_LOG
 from anabranch.engine.rules.shared.unrunnable import deadline_passed_unfit, nobody_fits
 from anabranch.engine.rules.values import Payload
-from anabranch.engine.store.schema import IS_OPEN, IS_REFUSED
+from anabranch.engine.store.schema import HAS_NOT_ENDED, IS_OPEN, IS_REFUSED
 from anabranch.engine.store.sql.dialect import Dialect
 from anabranch.engine.store.sql.rows import ExternalEvent
-from anabranch.engine.store.sql.statements import IS_AWAKE, MAY_GO_ON
+from anabranch.engine.store.sql.statements import IS_AWAKE, MAY_GO_ON, OWNED
 
 # A day: the runs of lost processes are judged by then, and their reports are no longer needed.
 FORGOTTEN_AFTER_MS = 86_400_000
@@ -41,9 +41,6 @@ _FORGET = text("DELETE FROM workers WHERE worker_id = :worker_id")
 """Remove the report of a process that has handed over everything."""
 
 _WORKER = text("SELECT executing, company FROM workers WHERE worker_id = :worker_id")
-
-_COUNT_OWNED = text(f"SELECT count(*) FROM workflow_instances WHERE {IS_OPEN} AND worker_id = :worker_id")
-"""How many open runs a lost worker has: a scan of the open ones, once for each lost worker."""
 
 _NOTE_COMPANY = text("""
     INSERT INTO workers (worker_id, seen_at, executing, company) VALUES (:worker_id, :now, NULL, :company)
@@ -115,7 +112,7 @@ def _lapsed(among_ids: str, row_lock: str) -> TextClause:
     """Those of the instances whose lease expired under another worker. Skips rows locked by others."""
     return text(f"""
         SELECT instance_id, tenant_id, worker_id, status, company, crashes FROM workflow_instances
-        WHERE {among_ids} AND {IS_OPEN} AND worker_id <> :worker_id
+        WHERE {among_ids} AND {HAS_NOT_ENDED} AND worker_id <> :worker_id
           AND available_at <= :now AND available_at > :away_until
         ORDER BY instance_id {row_lock}
     """)
@@ -280,7 +277,7 @@ def _company_of(connection: Connection, lost: str, now: int) -> int:
     known = connection.execute(_WORKER, {"worker_id": lost}).one_or_none()
     if known is not None and known.company is not None:
         return int(known.company)
-    owned = connection.execute(_COUNT_OWNED, {"worker_id": lost}).scalar_one()
+    owned = connection.execute(OWNED, {"worker_id": lost}).scalar_one()
     executing = EXECUTING_UNKNOWN if known is None or known.executing is None else known.executing
     company = max(1, min(int(executing), int(owned)))
     connection.execute(_NOTE_COMPANY, {"worker_id": lost, "now": now, "company": company})

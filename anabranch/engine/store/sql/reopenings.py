@@ -16,7 +16,7 @@ from sqlalchemy import Connection, text
 
 from anabranch.engine.ports import FamilyReopening, InstanceRow, Reopening
 from anabranch.engine.rules.events import EventType
-from anabranch.engine.store.schema import IS_ENDING, IS_OPEN
+from anabranch.engine.store.schema import HAS_NOT_ENDED, IS_ENDING
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.dialect import Dialect
 from anabranch.engine.store.sql.housekeeping import housekeeping_statements
@@ -117,13 +117,13 @@ _PARENT = "SELECT 1 FROM workflow_instances WHERE instance_id = :parent_id"
 
 _TOUCH_PARENT = f"""
     UPDATE workflow_instances SET version = version + 1
-    WHERE instance_id = :parent_id AND {IS_OPEN} AND NOT EXISTS (
+    WHERE instance_id = :parent_id AND {HAS_NOT_ENDED} AND NOT EXISTS (
         SELECT 1 FROM workflow_instance_logs AS l
         WHERE l.instance_id = :parent_id AND l.node_id = :node_id AND l.scope = :scope AND l.{IS_ENDING}
           AND {{is_effective}})"""
 
 _ATTACH = f"""
-    UPDATE workflow_instances SET version = version + 1, parent_waits = true WHERE {{among_ids}} AND {IS_OPEN}"""
+    UPDATE workflow_instances SET version = version + 1, parent_waits = true WHERE {{among_ids}} AND {HAS_NOT_ENDED}"""
 
 _REOPEN = text(f"""
     UPDATE workflow_instances SET version = version + 1, last_seq = last_seq + 1, log_bytes = log_bytes + :bytes,

@@ -37,6 +37,7 @@ from anabranch.engine.rules.events import EventType, Status, SuspendReason
 from anabranch.engine.rules.graph.pools import PREFIX
 from anabranch.engine.rules.shared.log_limit import ROW_WEIGHT
 from anabranch.engine.store.schema import (
+    HAS_NOT_ENDED,
     IS_OPEN,
     IS_PENDING,
     variables,
@@ -123,10 +124,10 @@ def extend(among_ids: str, row_lock: str) -> TextClause:
 
 
 @cache
-def release(among_ids: str, row_lock: str) -> TextClause:
+def release(among_ids: str | None, row_lock: str) -> TextClause:
     """Release instances of this worker, except rows locked by others.
 
-    With `among_ids` "TRUE": all of them.
+    Without `among_ids`: all of them.
     """
     return text(f"""
         UPDATE workflow_instances SET version = version + 1, worker_id = NULL, available_at = :now
@@ -134,15 +135,16 @@ def release(among_ids: str, row_lock: str) -> TextClause:
     """)
 
 
-def _owned_rows(among_ids: str, row_lock: str) -> str:
-    """The open instances among these that a worker owns."""
+def _owned_rows(among_ids: str | None, row_lock: str) -> str:
+    """The open instances that a worker owns: those among these, by primary key, or all, by a scan of the open ones."""
+    are_wanted = IS_OPEN if among_ids is None else f"{among_ids} AND {HAS_NOT_ENDED}"
     return f"""
         SELECT instance_id FROM workflow_instances
-        WHERE {among_ids} AND worker_id = :worker_id AND {IS_OPEN} ORDER BY instance_id {row_lock}"""
+        WHERE {are_wanted} AND worker_id = :worker_id ORDER BY instance_id {row_lock}"""
 
 
-OWNED = text(f"SELECT count(*) FROM ({_owned_rows('TRUE', '')}) AS owned")
-"""How many open instances this worker owns."""
+OWNED = text(f"SELECT count(*) FROM workflow_instances WHERE {IS_OPEN} AND worker_id = :worker_id")
+"""How many open instances a worker owns: a scan of the open ones, once for each that is lost or ends."""
 
 
 @cache
@@ -170,7 +172,7 @@ COUNT_PENDING = text(f"""
 
 AWAITED_CHILDREN = text(f"""
     SELECT {_COLUMNS} FROM workflow_instances
-    WHERE parent_id = :instance_id AND parent_waits AND {IS_OPEN} ORDER BY instance_id
+    WHERE parent_id = :instance_id AND parent_waits AND {HAS_NOT_ENDED} ORDER BY instance_id
 """)
 """The open children of a run that it awaits. Uses ix_instance_parent."""
 

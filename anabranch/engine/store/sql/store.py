@@ -305,7 +305,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         def give_back(connection: Connection) -> tuple[int, int]:
             """Take the worker off its runs; returns how many, and how many are locked."""
             parameters: dict[str, object] = {"worker_id": worker_id, "now": self.dialect.now(connection)}
-            among_ids = "TRUE"
+            among_ids: str | None = None
             if instance_ids is not None:
                 among_ids, parameters["ids"] = self.dialect.among_ids, self.dialect.ids(instance_ids)
             release = statements.release(among_ids, self.dialect.row_lock)

@@ -14,7 +14,7 @@ from functools import cache
 from sqlalchemy import TextClause, text
 
 from anabranch.engine.rules.coded.coded_plan import CODED_TENANT_ID
-from anabranch.engine.store.schema import IS_OPEN
+from anabranch.engine.store.schema import HAS_NOT_ENDED, IS_OPEN
 
 # Test runs are not counted.
 _IS_COUNTED = "workflow_id IS NOT NULL AND NOT test"
@@ -115,7 +115,7 @@ RUNS_BY_VERSION = text("""
 # -- removing ----------------------------------------------------------------------------------
 _OF_REMOVED = "instance_id, tenant_id, workflow_id, status, test, last_seq, log_bytes, completed_at, created_at"
 _HAS_NO_OPEN_PARENT = f"""
-    NOT EXISTS (SELECT 1 FROM workflow_instances AS p WHERE p.instance_id = i.parent_id AND p.{IS_OPEN})"""
+    NOT EXISTS (SELECT 1 FROM workflow_instances AS p WHERE p.instance_id = i.parent_id AND p.{HAS_NOT_ENDED})"""
 
 
 @cache
@@ -149,7 +149,7 @@ def remove_logs(among_ids: str) -> TextClause:
 
 RUN_TO_DELETE = text(f"""
     SELECT tenant_id, workflow_id, workflow_name, workflow_version, status, test, completed_at,
-        (SELECT p.instance_id FROM workflow_instances AS p WHERE p.instance_id = i.parent_id AND p.{IS_OPEN})
+        (SELECT p.instance_id FROM workflow_instances AS p WHERE p.instance_id = i.parent_id AND p.{HAS_NOT_ENDED})
             AS open_parent_id
     FROM workflow_instances AS i WHERE instance_id = :instance_id AND tenant_id = :tenant_id
 """)

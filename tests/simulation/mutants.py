@@ -330,36 +330,42 @@ MUTANTS = (
         "a start is answered only when its pure nodes are evaluated",
         (
             "rules.decide:_begin",
-            "_follow(builder, *ended)",
-            "_follow(builder, *ended)\n    _propagate(builder)",
+            "_follow_ended(builder)",
+            "_follow_ended(builder)\n    _propagate(builder)",
         ),
     ),
     mutant(
         "evaluation-for-nothing",
         "pure nodes cost nothing, and a batch of them holds up all other runs",
-        ("rules.drawn.outcomes:evaluate", "builder.worked += EVALUATION_UNITS + work.spent", "pass"),
+        ("rules.drawn.outcomes:evaluate_next", "builder.worked += EVALUATION_UNITS + work.spent", "pass"),
     ),
     mutant(
         "evaluated-before-its-neighbours-follow",
         "a pure node is evaluated before what has ended has had its consequences",
         (
             "rules.decide:_propagate",
-            "if builder.followed < len(todo):",
-            "if unevaluated and may_evaluate(builder):\n"
-            "            evaluate(builder, next(iter(unevaluated.values())))\n"
-            "        elif builder.followed < len(todo):",
+            "if todo:",
+            "if unevaluated and evaluate_next(builder):\n            pass\n        elif todo:",
         ),
     ),
     mutant(
         "skipped-and-evaluated",
         "a pure node that was skipped while it waited for its evaluation is evaluated",
-        ("rules.evolve:_answered", "if node.evaluate is not None:", 'if event.type != "NODE_SKIPPED":'),
+        (
+            "rules.evolve:_node_skipped",
+            "    scope, node = _end_activation(state, event)",
+            "    key = event.node_id, event.scope\n"
+            "    skipped = state.unevaluated.get(key)\n"
+            "    scope, node = _end_activation(state, event)\n"
+            "    if skipped is not None:\n"
+            "        state.unevaluated[key] = skipped",
+        ),
     ),
     mutant(
         "context-of-the-evaluation",
         "a pure node sees what was written between its dispatch and its evaluation",
         (
-            "rules.drawn.outcomes:evaluate",
+            "rules.drawn.outcomes:evaluate_next",
             "node.evaluate(activation.context, work)",
             "node.evaluate(builder.state.context_of(activation.scope), work)",
         ),
@@ -373,7 +379,7 @@ MUTANTS = (
         "evaluator-with-a-counter",
         "a pure node comes to something else when it is evaluated again",
         (
-            "rules.drawn.outcomes:evaluate",
+            "rules.drawn.outcomes:evaluate_next",
             "Payload.of(value, node.output_bytes_max)",
             "Payload.of({'times': builder.state.last_seq}, node.output_bytes_max)",
         ),

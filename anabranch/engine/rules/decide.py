@@ -23,9 +23,8 @@ from anabranch.engine.rules.drawn.outcomes import (
     LOOP_WORK_MAX,
     attempt_failed,
     close_child_wait,
-    evaluate,
+    evaluate_next,
     go_on,
-    may_evaluate,
     open_child_wait,
     open_wait,
     returned,
@@ -156,9 +155,7 @@ def _begin(builder: DrawnDecisionBuilder) -> None:
     for other in state.plan.entry_points:
         if other is not entry_point:
             builder.skip(other, state.root)
-    for ended in builder.todo:  # what only they lead to; a start evaluates nothing
-        _follow(builder, *ended)
-    builder.followed = len(builder.todo)
+    _follow_ended(builder)  # what only they lead to; a start evaluates nothing
 
 
 def _catch_up(builder: DrawnDecisionBuilder) -> None:
@@ -261,18 +258,24 @@ def _propagate(builder: DrawnDecisionBuilder) -> None:
     promises = _NOTHING if stands_still else state.signals.promises
     unevaluated = _NOTHING if stands_still else state.unevaluated
     while state.terminal is None:
-        if builder.followed < len(todo):
-            scope, node = todo[builder.followed]
-            builder.followed += 1
-            _follow(builder, scope, node)
+        if todo:
+            _follow_ended(builder)
         elif builder.given:
             _complete_as_given(builder, *builder.given.popleft())
         elif promises:
             _take_promise(builder, next(iter(promises.values())))
-        elif unevaluated and may_evaluate(builder):
-            evaluate(builder, next(iter(unevaluated.values())))
-        else:
+        elif not (unevaluated and evaluate_next(builder)):
             return
+
+
+def _follow_ended(builder: DrawnDecisionBuilder) -> None:
+    """Follow the ended activations, and those that end by that, until the run has ended or nothing more follows."""
+    state, todo = builder.state, builder.todo
+    for scope, node in todo:  # it grows while it is walked
+        if state.terminal is not None:
+            return
+        _follow(builder, scope, node)
+    todo.clear()
 
 
 def _follow(builder: DrawnDecisionBuilder, scope: Scope, node: PlanNode) -> None:

@@ -37,7 +37,7 @@ from anabranch.engine.rules.event_payloads import (
     read_trigger,
     read_wait,
 )
-from anabranch.engine.rules.events import ERROR_HANDLE, Event, EventType
+from anabranch.engine.rules.events import ERROR_HANDLE, ActivationKey, Event, EventType
 from anabranch.engine.rules.graph.plan import AGAIN, Body, Plan, PlanNode
 from anabranch.engine.rules.shared.blame import Suspicion
 from anabranch.engine.rules.shared.left_out import is_left_out
@@ -197,9 +197,9 @@ def _node_dispatched(state: InstanceState, event: Event) -> None:
         activation = scope.open[node_id] = Activation(node, scope, context)
     else:
         activation.context = activation.context.of_attempt(facts)
-    activation.phase = _DISPATCHED
+        activation.phase = _DISPATCHED
+        activation.due_at = None
     activation.attempt = event.attempt
-    activation.due_at = None
     state.running[key] = activation
     if activation.node.evaluate is not None:
         state.unevaluated[key] = activation
@@ -207,7 +207,7 @@ def _node_dispatched(state: InstanceState, event: Event) -> None:
 
 def _node_waiting(state: InstanceState, event: Event) -> None:
     activation = state.scopes[event.scope].open[event.node_id]
-    _answered(state, activation.node, event)
+    _answered(state, activation.node, (event.node_id, event.scope))
     recorded = read_wait(event.payload)
     if isinstance(recorded, DelayStarted):
         activation.output, activation.next_handle = recorded.output, recorded.next_handle
@@ -216,14 +216,14 @@ def _node_waiting(state: InstanceState, event: Event) -> None:
 
 def _node_attempt_failed(state: InstanceState, event: Event) -> None:
     activation = state.scopes[event.scope].open[event.node_id]
-    _answered(state, activation.node, event)
+    _answered(state, activation.node, (event.node_id, event.scope))
     activation.phase = Phase.RETRYING
     set_timer(state, activation, read_retry_time(event.payload), event.seq)
 
 
 def _loop_opened(state: InstanceState, event: Event) -> None:
     activation = state.scopes[event.scope].open[event.node_id]
-    _answered(state, activation.node, event)
+    _answered(state, activation.node, (event.node_id, event.scope))
     activation.phase = Phase.LOOPING
     activation.loop = LoopRun(read_items(event.payload), event.created_at)
     _note_capacity(state, activation)
@@ -325,26 +325,25 @@ def _open_pass(state: InstanceState, path: str, parent: Scope, header: PlanNode,
 
 
 def _end_activation(state: InstanceState, event: Event) -> tuple[Scope, PlanNode]:
-    node_id, path = event.node_id, event.scope
+    key = node_id, path = event.node_id, event.scope
     scope = state.scopes.get(path) or _open_scope(state, path)
     activation = scope.open.pop(node_id, None)
     if activation is not None:
-        _answered(state, activation.node, event)
+        _answered(state, activation.node, key)
         activation.due_at = None
         if activation.signal_wait is not None:
             state.signals.close_wait(activation.signal_wait)
         if activation.child_id is not None:
             del state.children[activation.child_id]
         if activation.loop is not None or activation.region is not None:
-            state.unfinished.pop((node_id, path), None)
+            state.unfinished.pop(key, None)
     scope.ended.add(node_id)
     node = state.plan.nodes[node_id]
     return scope, node if node.item is None else node.within(scope.body)
 
 
-def _answered(state: InstanceState, node: PlanNode, event: Event) -> None:
+def _answered(state: InstanceState, node: PlanNode, key: ActivationKey) -> None:
     """Note that an attempt has ended or is no longer awaited."""
-    key = event.node_id, event.scope
     state.running.pop(key, None)
     if node.evaluate is not None:
         state.unevaluated.pop(key, None)

@@ -178,7 +178,7 @@ class PendingTransition:
     @property
     def evaluated(self) -> list[Dispatch]:
         """The pure nodes that were evaluated for it."""
-        return [dispatch for decision in self.decisions for dispatch in decision.evaluated]
+        return [Dispatch(*attempt) for decision in self.decisions for attempt in decision.evaluated]
 
 
 @dataclass(slots=True, eq=False)

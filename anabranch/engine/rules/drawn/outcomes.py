@@ -7,7 +7,7 @@ decision's `todo`; `decide` then handles its edges.
 
 from __future__ import annotations
 
-from anabranch.engine.rules.commands import AwaitChild, Dispatch
+from anabranch.engine.rules.commands import AwaitChild
 from anabranch.engine.rules.drawn.drawn_state import Activation, LoopRun, RegionRun, error_of
 from anabranch.engine.rules.drawn.scopes import pass_path
 from anabranch.engine.rules.event_payloads import ChildAwaited, DelayStarted, LoopOpened
@@ -66,22 +66,22 @@ def returned(
         builder.wake(activation)
 
 
-def may_evaluate(builder: DrawnDecisionBuilder) -> bool:
-    """Whether this decision may evaluate another pure node. Later decisions evaluate the rest."""
-    return (
-        len(builder.evaluated) < builder.evaluations_max
-        and builder.evaluated_bytes < EVALUATED_BYTES_MAX
-        and builder.worked < builder.work_max
-    )
+def evaluate_next(builder: DrawnDecisionBuilder) -> bool:
+    """Evaluate the pure node that was dispatched first, and apply its result like a handler's; False if this decision
+    has evaluated enough, so that later ones do the rest.
 
-
-def evaluate(builder: DrawnDecisionBuilder, activation: Activation) -> None:
-    """Evaluate a dispatched pure node and apply its result like a handler's. Any exception becomes the failure of the
-    node, so that the events before it are still written.
+    Any exception becomes the failure of the node, so that the events before it are still written.
     """
+    if (
+        len(builder.evaluated) >= builder.evaluations_max
+        or builder.evaluated_bytes >= EVALUATED_BYTES_MAX
+        or builder.worked >= builder.work_max
+    ):
+        return False
+    activation = next(iter(builder.state.unevaluated.values()))
     node, path, attempt = activation.node, activation.scope.path, activation.attempt
     assert node.evaluate is not None, "only pure nodes are left to decisions"
-    builder.evaluated.append(Dispatch(node.id, path, attempt))
+    builder.evaluated.append((node.id, path, attempt))
     work = TemplateBudget()
     failed: Failed | None = None
     try:
@@ -96,6 +96,7 @@ def evaluate(builder: DrawnDecisionBuilder, activation: Activation) -> None:
         returned(builder, activation, output, handle, None)
     else:
         attempt_failed(builder, activation, failed)
+    return True
 
 
 def open_wait(builder: DrawnDecisionBuilder, activation: Activation, asked: AwaitsSignal) -> None:

@@ -82,8 +82,8 @@ class Decision:
     """For a signal: the code of its refusal."""
     worked: int = 0
     """What running loops and evaluating nodes has cost, in the units of `templates.budget`."""
-    evaluated: Sequence[Dispatch] = ()
-    """Attempts of pure nodes that were answered by this decision."""
+    evaluated: Sequence[tuple[str, str, int]] = ()
+    """Attempts of pure nodes that were answered by this decision: what a `Dispatch` of them equals."""
 
 
 NOTHING = Decision()
@@ -101,7 +101,7 @@ class DecisionBuilder(Decision, Generic[State]):
     commands: list[Command]
     stops: list[Dispatch]
     cancels: list[str]
-    evaluated: list[Dispatch]
+    evaluated: list[tuple[str, str, int]]
 
     def __init__(self, state: State, now: int) -> None:
         self.state = state
@@ -206,7 +206,7 @@ class DecisionBuilder(Decision, Generic[State]):
 class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
     """Collects the events and commands of one decision about a drawn run."""
 
-    __slots__ = ("evaluated_bytes", "evaluations_max", "followed", "given", "todo", "unfinished_before", "work_max")
+    __slots__ = ("evaluated_bytes", "evaluations_max", "given", "todo", "unfinished_before", "work_max")
 
     def __init__(self, state: InstanceState, now: int, work_max: int, evaluations_max: int) -> None:
         DecisionBuilder.__init__(self, state, now)
@@ -216,10 +216,8 @@ class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
         """What their outputs have as JSON."""
         self.unfinished_before = frozenset(state.unfinished) if state.unfinished else _NOTHING_UNFINISHED
         self.todo: list[tuple[Scope, PlanNode]] = []
-        """Ended activations, in the order of their ends. What follows from each is decided one after the other: graphs
-        are deeper than stacks."""
-        self.followed = 0
-        """How many of them have been followed."""
+        """Ended activations that have not been followed, in the order of their ends. What follows from each is decided
+        one after the other: graphs are deeper than stacks."""
         self.given: deque[tuple[PlanNode, str]] | None = None
         """Nodes, with their scopes, that complete with a given result as soon as nothing else is to be drawn."""
 
@@ -253,7 +251,8 @@ class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
     def complete(self, activation: Activation, output: Payload, handle: str | None) -> None:
         """Complete the activation, or fail it if its output would exceed the context limit."""
         node, scope = activation.node, activation.scope
-        if self.state.context_bytes(scope) + output.weight > CONTEXT_BYTES_MAX:
+        context_bytes = scope.bytes if scope.parent is None else self.state.context_bytes(scope)
+        if context_bytes + output.weight > CONTEXT_BYTES_MAX:
             message = f"with this output the context of the run would pass {CONTEXT_BYTES_MAX} bytes"
             self.fail(activation, error_about(activation, "CONTEXT_TOO_LARGE", "ContextTooLarge", message))
             return

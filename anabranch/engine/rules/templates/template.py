@@ -9,7 +9,7 @@ result is never scanned for templates again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from anabranch.engine.rules.templates.budget import Refused, SecretMisplaced, TemplateBudget, check_size
@@ -78,14 +78,17 @@ def compile_template(text: str, *, secrets: bool = False) -> Template:
     return Template(text, secrets=secrets)
 
 
+Resolve: TypeAlias = Callable[[Mapping[str, Any], TemplateBudget], Any]
+
+
 class CompiledConfig:
     """A JSON value whose texts are templates, compiled once; keys are not resolved."""
 
-    __slots__ = ("_resolve", "_value", "is_constant", "secret_names")
+    __slots__ = ("is_constant", "resolve_within", "secret_names")
 
-    def __init__(self, value: Any, resolve: _Resolve | None, secret_names: frozenset[str] = frozenset()) -> None:
-        self._value = value
-        self._resolve = resolve
+    def __init__(self, value: Any, resolve: Resolve | None, secret_names: frozenset[str] = frozenset()) -> None:
+        self.resolve_within: Resolve = (lambda ctx, work: value) if resolve is None else resolve
+        """As `resolve`, with the caller's budget."""
         self.secret_names = secret_names
         """The secrets that its templates insert."""
         self.is_constant = resolve is None
@@ -97,11 +100,7 @@ class CompiledConfig:
         `secrets` has the values for `secret_names`. Raises TemplateError or TemplatePathMissing, which name the
         expression and its pointer.
         """
-        return self.resolve_within(TemplateBudget(secrets or {}), ctx)
-
-    def resolve_within(self, work: TemplateBudget, ctx: Mapping[str, Any]) -> Any:
-        """The same, with the caller's budget."""
-        return self._value if self._resolve is None else self._resolve(ctx, work)
+        return self.resolve_within(ctx, TemplateBudget(secrets or {}))
 
 
 def compile_config(value: Any, *, unresolved: frozenset[str] = frozenset(), secrets: bool = False) -> CompiledConfig:
@@ -184,18 +183,20 @@ def _text_of(parts: tuple[str | Expression, ...], ctx: Mapping[str, Any], work: 
 def _evaluate(expression: Expression, ctx: Mapping[str, Any], work: TemplateBudget) -> Any:
     try:
         return expression.evaluate(ctx, work)
-    except Refused as refusal:
-        raise TemplateError(f"{_shown(expression.text, braces=True)}: {refusal}") from None
-    except TemplatePathMissing as missing:
-        raise TemplatePathMissing(f"{_shown(expression.text, braces=True)}: {missing.message}") from None
+    except (Refused, TemplatePathMissing) as problem:
+        raise _about(expression, problem) from None
 
 
-_Resolve: TypeAlias = Callable[[Mapping[str, Any], TemplateBudget], Any]
+def _about(expression: Expression, problem: Refused | TemplatePathMissing) -> TemplateError:
+    shown = _shown(expression.text, braces=True)
+    if isinstance(problem, TemplatePathMissing):
+        return TemplatePathMissing(f"{shown}: {problem.message}")
+    return TemplateError(f"{shown}: {problem}")
 
 
 def _compile_value(
     value: Any, pointer: str, unresolved: frozenset[str] = frozenset(), *, secrets: bool
-) -> _Resolve | None:
+) -> Resolve | None:
     """A function that resolves a part of a config; None if there is nothing to resolve."""
     if isinstance(value, str):
         return _compile_leaf(value, pointer, secrets=secrets)
@@ -211,10 +212,18 @@ def _compile_value(
         return None
     if isinstance(value, list):
         return lambda ctx, work: [item if resolve is None else resolve(ctx, work) for _, item, resolve in children]
-    return lambda ctx, work: {key: child if resolve is None else resolve(ctx, work) for key, child, resolve in children}
+    parts = [(key, resolve) for key, _, resolve in children if resolve is not None]
+
+    def resolve_parts(ctx: Mapping[str, Any], work: TemplateBudget) -> dict[str, Any]:
+        resolved = value.copy()  # for its order
+        for key, resolve in parts:
+            resolved[key] = resolve(ctx, work)
+        return resolved
+
+    return resolve_parts
 
 
-def _compile_leaf(text: str, pointer: str, *, secrets: bool) -> _Resolve | None:
+def _compile_leaf(text: str, pointer: str, *, secrets: bool) -> Resolve | None:
     try:
         template = compile_template(text, secrets=secrets)
     except TemplateError as problem:
@@ -222,15 +231,25 @@ def _compile_leaf(text: str, pointer: str, *, secrets: bool) -> _Resolve | None:
     if not template.has_expressions:
         return None
 
-    resolve_text = template.resolve if template.only is None else partial(_evaluate, template.only)
+    only = template.only
+    if only is None:
 
-    def resolve(ctx: Mapping[str, Any], work: TemplateBudget) -> Any:
+        def resolve(ctx: Mapping[str, Any], work: TemplateBudget) -> Any:
+            try:
+                return template.resolve(ctx, work)
+            except TemplateError as problem:
+                raise _located(problem, pointer) from None
+
+        return resolve
+    evaluate = only.evaluate
+
+    def resolve_only(ctx: Mapping[str, Any], work: TemplateBudget) -> Any:
         try:
-            return resolve_text(ctx, work)
-        except TemplateError as problem:
-            raise _located(problem, pointer) from None
+            return evaluate(ctx, work)
+        except (Refused, TemplatePathMissing) as problem:
+            raise _located(_about(only, problem), pointer) from None
 
-    return resolve
+    return resolve_only
 
 
 def _located(problem: TemplateError, pointer: str) -> TemplateError:

@@ -51,11 +51,7 @@ class PostgresqlAsyncCommits:
 
     def takes(self, transitions: Sequence[Transition]) -> bool:
         """Is a connection free, and is one statement enough: are there no large values and no failures?"""
-        return (
-            bool(self._free)
-            and not failures(transitions)
-            and not any(event.payload.division for transition in transitions for event in transition.events)
-        )
+        return bool(self._free) and not failures(transitions) and not _have_large_values(transitions)
 
     async def commit(self, transitions: Sequence[Transition]) -> Outcome:
         """As `Dialect.commit`, for transitions that `takes` accepts and that concern no family.
@@ -157,6 +153,14 @@ class _Committer:
         connection, self._connection, self._cursor = self._connection, None, None
         if connection is not None:
             await connection.close()
+
+
+def _have_large_values(transitions: Sequence[Transition]) -> bool:
+    for transition in transitions:
+        for event in transition.events:  # not `any`: this is asked for each row, and a generator costs as much again
+            if event.payload.division is not None:
+                return True
+    return False
 
 
 async def _answer(cursor: psycopg.AsyncCursor[Any], transitions: Sequence[Transition]) -> Outcome:

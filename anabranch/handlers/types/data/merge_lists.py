@@ -65,7 +65,7 @@ def evaluate(config: MergeConfig, context: Mapping[str, Any], work: TemplateBudg
 def _lists(sources: Sequence[Any], context: Mapping[str, Any], work: TemplateBudget) -> Iterator[Any]:
     for source in sources:
         try:
-            yield compile_config(source).resolve_within(work, context)
+            yield compile_config(source).resolve_within(context, work)
         except TemplatePathMissing:
             yield ABSENT
 

@@ -142,8 +142,8 @@ class HandlerSpec:
         if compiled.is_constant:
             checked = self.checked(config)
             return lambda context, work: evaluate(checked, context, work)
-        resolve, checked = compiled.resolve_within, self.checked
-        return lambda context, work: evaluate(checked(resolve(context, work)), context, work)
+        resolve, check = compiled.resolve_within, self.checked
+        return lambda context, work: evaluate(check(resolve(context, work)), context, work)
 
     def checked(self, resolved: Any) -> Any:
         """A resolved config as `execute` and `evaluate` take it. Raises NonRetryable: NODE_CONFIG_INVALID."""

@@ -26,8 +26,8 @@ from tests.simulation.loop import outside
 # Half of the calls are answered in the same instant and the others within 4 ms, as in one machine room.
 LATENCY_S_MAX = 0.004
 
-# While all is calm, 8 commits of a process still go wrong: with a hundred in a row, as plans of faults may leave them,
-# nobody could keep a lease for long, and each run that loses one alone waits for 100 s.
+# While all is calm, 8 commits of a process still go wrong. With a hundred in a row, as plans of faults may leave them,
+# it could keep no lease for long, and runs that are taken for the cause would wait for 100 s again and again.
 COMMITS_LEFT_MAX = 8
 
 

@@ -68,19 +68,17 @@ ON_ITS_WAY_S = 7.0
 WORLDS_PER_PAUSING = 3
 
 # Of 24 worlds: in these, which are among that rest, workflows and tenants are paused, too, and a node type comes and
-# goes with the processes; in the others no process ends but by what it executes. No kept seed has such a world.
+# goes with the processes; in the others no process ends but by what it executes.
 GATED = frozenset({8, 11})
 POISONED = frozenset({17, 20})
 WORLDS_PER_ROUND = 24
 
 # Of 13 worlds of drawn runs: in these runs begin at triggers and have nodes that run once per item. 13 and the numbers
-# above have no common divisor: such worlds have pauses, repairs, gates and poison as often as others. Of the
-# kept seeds only that of their mutants has one.
+# above have no common divisor: such worlds have pauses, repairs, gates and poison as often as others.
 ENTRY_POINT = frozenset({4, 5})
 WORLDS_PER_ENTRY_POINT = 13
 
-# Of 17 worlds of drawn runs: in this one `work` is executed by executors. Of the kept seeds only those of their mutants
-# have one.
+# Of 17 worlds of drawn runs: in this one `work` is executed by executors.
 POOLED = 12
 WORLDS_PER_POOLED = 17
 

@@ -83,7 +83,7 @@ class Decision:
     worked: int = 0
     """What running loops and evaluating nodes has cost, in the units of `templates.budget`."""
     evaluated: Sequence[tuple[str, str, int]] = ()
-    """Attempts of pure nodes that were answered by this decision: what a `Dispatch` of them equals."""
+    """Attempts of pure nodes that were answered by this decision, as (node id, scope, attempt)."""
 
 
 NOTHING = Decision()

@@ -215,7 +215,7 @@ def _compile_value(
     parts = [(key, resolve) for key, _, resolve in children if resolve is not None]
 
     def resolve_parts(ctx: Mapping[str, Any], work: TemplateBudget) -> dict[str, Any]:
-        resolved = value.copy()  # for its order
+        resolved = {**value}  # for its order
         for key, resolve in parts:
             resolved[key] = resolve(ctx, work)
         return resolved

@@ -15,7 +15,7 @@ from sqlalchemy import TextClause, text
 
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.store.postgresql.postgresql_statements import NOW_MS
-from anabranch.engine.store.schema import IS_OPEN, IS_SUSPECT
+from anabranch.engine.store.schema import HAS_NOT_ENDED, IS_OPEN, IS_SUSPECT
 from anabranch.engine.store.sql.statements import (
     FITS,
     IS_PARKED,
@@ -63,12 +63,13 @@ def claim(
     if capacities:
         due += " AND tenant_id <> ALL(CAST(:full AS text[]))"
         within = "of_tenant <= coalesce(CAST(CAST(:capacities AS json) ->> tenant_id AS integer), :capacity)"
+    is_open = HAS_NOT_ENDED if only else IS_OPEN
     lapsed = "FALSE" if steal else f"({_IS_LAPSED}) IS TRUE"
     suspects_due = due + ("" if alone else " AND company > 1")
     return text(f"""
         WITH suspected AS (
             SELECT instance_id, available_at, company, {LOG_WEIGHT} AS weight FROM workflow_instances
-            WHERE {IS_OPEN} AND {IS_SUSPECT} AND {suspects_due} AND NOT {lapsed}
+            WHERE {is_open} AND {IS_SUSPECT} AND {suspects_due} AND NOT {lapsed}
             ORDER BY available_at, instance_id LIMIT :limit FOR UPDATE SKIP LOCKED
         ), fitting AS (
             SELECT * FROM (
@@ -81,7 +82,7 @@ def claim(
             SELECT instance_id, tenant_id, available_at, {LOG_WEIGHT} AS weight,
                 CASE WHEN {lapsed} THEN worker_id END AS lost_by
             FROM workflow_instances
-            WHERE {IS_OPEN} AND {due} AND (NOT {IS_SUSPECT} OR {lapsed})
+            WHERE {is_open} AND {due} AND (NOT {IS_SUSPECT} OR {lapsed})
             ORDER BY available_at, instance_id LIMIT :limit FOR UPDATE SKIP LOCKED
         ), due AS (
             SELECT * FROM (

@@ -14,7 +14,7 @@ from functools import cache
 from sqlalchemy import TextClause, text
 
 from anabranch.engine.rules.events import Status
-from anabranch.engine.store.schema import HAS_NOT_ENDED, IS_ENDING, IS_SIGNAL
+from anabranch.engine.store.schema import HAS_NOT_ENDED, IS_ENDING, IS_OPEN, IS_SIGNAL
 from anabranch.engine.store.sql.families import REASON_BEGINS, REASON_BYTES, REASON_ENDS
 from anabranch.engine.store.sql.rows import EVENT_NOTE_COLUMNS, INSTANCE_COLUMNS, PAYLOAD_SEPARATOR
 from anabranch.engine.store.sql.statements import (
@@ -240,7 +240,7 @@ ENDED_CHILDREN = text(f"""
     FROM unnest(CAST(:ids AS uuid[])) AS asked(instance_id)
     LEFT JOIN workflow_instances AS i ON i.instance_id = asked.instance_id
     LEFT JOIN workflow_instance_logs AS l ON l.instance_id = i.instance_id AND l.seq = i.last_seq
-    WHERE i.instance_id IS NULL OR NOT i.{HAS_NOT_ENDED}
+    WHERE i.instance_id IS NULL OR NOT i.{IS_OPEN}
 """)
 """See `Dialect.ended_children`. Uses both primary keys."""
 

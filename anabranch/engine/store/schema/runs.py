@@ -23,9 +23,9 @@ IS_SUSPECT = "company IS NOT NULL"
 IS_REFUSED = _one_of("suspended_for", ["DEFINITION_ERROR", "ENGINE_DEFECT", "NONDETERMINISM"])
 IS_SIGNAL = f"event_type = '{EventType.SIGNAL_RECEIVED}'"
 
-# The same as IS_OPEN, for statements that find rows by their primary key. With IS_OPEN, PostgreSQL may plan to read all
-# of ix_instance_available for each row: while few runs are open, it takes that index for the smaller one, and the plan
-# lives on while it grows.
+# The same as IS_OPEN, for statements that find rows by their ids or by those of their parents. With IS_OPEN, PostgreSQL
+# may plan to read all of ix_instance_available for each row: while few runs are open, it takes that index for the
+# smaller one, and the plan lives on while it grows.
 HAS_NOT_ENDED = f"status NOT IN ({', '.join(repr(str(status)) for status in Status if status.is_terminal)})"
 
 workflows = Table(

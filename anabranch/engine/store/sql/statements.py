@@ -144,7 +144,7 @@ def _owned_rows(among_ids: str | None, row_lock: str) -> str:
 
 
 OWNED = text(f"SELECT count(*) FROM workflow_instances WHERE {IS_OPEN} AND worker_id = :worker_id")
-"""How many open instances a worker owns: a scan of the open ones, once for each that is lost or ends."""
+"""How many open instances a worker owns: a scan of the open ones, for workers that are lost or end."""
 
 
 @cache

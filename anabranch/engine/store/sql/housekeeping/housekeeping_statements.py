@@ -115,7 +115,7 @@ RUNS_BY_VERSION = text("""
 # -- removing ----------------------------------------------------------------------------------
 _OF_REMOVED = "instance_id, tenant_id, workflow_id, status, test, last_seq, log_bytes, completed_at, created_at"
 _HAS_NO_OPEN_PARENT = f"""
-    NOT EXISTS (SELECT 1 FROM workflow_instances AS p WHERE p.instance_id = i.parent_id AND p.{HAS_NOT_ENDED})"""
+    NOT EXISTS (SELECT 1 FROM workflow_instances AS p WHERE p.instance_id = i.parent_id AND p.{IS_OPEN})"""
 
 
 @cache

@@ -26,7 +26,14 @@ from anabranch.engine.rules.graph.node_types import (
 )
 from anabranch.engine.rules.graph.plan import Evaluator
 from anabranch.engine.rules.templates.budget import TemplateBudget
-from anabranch.engine.rules.templates.template import CompiledConfig, compile_config, config_problems, has_expressions
+from anabranch.engine.rules.templates.template import (
+    CompiledConfig,
+    Resolve,
+    compile_config,
+    compile_fields,
+    config_problems,
+    has_expressions,
+)
 from anabranch.errors import NonRetryable, TemplateError
 from anabranch.handlers.config_schema import schema_with_templates
 from anabranch.handlers.masking import Masker
@@ -71,7 +78,8 @@ class HandlerSpec:
     """Given the resolved and checked config, the context and the helpers. None for a pure type."""
     evaluate: Callable[[Any, Mapping[str, Any], TemplateBudget], tuple[Any, str | None]] | None = None
     """For a pure type: computes output and handle from the resolved, checked config and the context. Must not use
-    clock, randomness, environment, secrets, logging or I/O, and must always return the same."""
+    clock, randomness, environment, secrets, logging or I/O, must always return the same, and must keep nothing in the
+    config, which may serve other evaluations."""
     handles: Sequence[str] | Callable[[Mapping[str, Any]], Sequence[str]] = ("default",)
     """Ignored with `dynamic_handles`."""
     has_error_handle: bool = True
@@ -138,12 +146,25 @@ class HandlerSpec:
         evaluate = self.evaluate
         if evaluate is None:
             return None
-        compiled = compile_config(config, unresolved=self.unresolved | self.literal)
-        if compiled.is_constant:
+        fields = compile_fields(config, unresolved=self.unresolved | self.literal)
+        if not fields:
             checked = self.checked(config)
             return lambda context, work: evaluate(checked, context, work)
-        resolve, check = compiled.resolve_within, self.checked
+        if all(self._takes_anything(name, config[name]) for name in fields):
+            return _evaluator_with(fields, self.checked(config), evaluate)
+        resolve, check = compile_config(config, unresolved=self.unresolved | self.literal).resolve_within, self.checked
         return lambda context, work: evaluate(check(resolve(context, work)), context, work)
+
+    def _takes_anything(self, name: str, value: Any) -> bool:
+        """Whether a field of the config is valid whatever the templates in this value resolve to."""
+        if self.config is None:
+            return False
+        field, validators = self.config.model_fields.get(name), self.config.__pydantic_decorators__
+        if field is None or field.validation_alias is not None or field.metadata:
+            return False
+        if validators.field_validators or validators.model_validators or self.config.__pydantic_post_init__:
+            return False
+        return field.annotation is Any or (field.annotation == dict[str, Any] and type(value) is dict)
 
     def checked(self, resolved: Any) -> Any:
         """A resolved config as `execute` and `evaluate` take it. Raises NonRetryable: NODE_CONFIG_INVALID."""
@@ -200,6 +221,27 @@ class HandlerSpec:
         ]
         error = [HandleDescription(ERROR_HANDLE, "Error", "error")] if self.has_error_handle else []
         return (*described, *error)
+
+
+def _evaluator_with(
+    fields: Mapping[str, Resolve], checked: NodeConfig, evaluate: Callable[[Any, Any, Any], tuple[Any, str | None]]
+) -> Evaluator:
+    """The evaluator of a node whose config is checked once: each evaluation only sets the fields with templates.
+
+    An evaluation awaits nothing, so that one object serves all; what is derived of the fields must not be kept in it.
+    """
+    templates, values = tuple(fields.items()), checked.__dict__
+
+    def evaluator(context: Mapping[str, Any], work: TemplateBudget) -> tuple[Any, str | None]:
+        try:
+            for name, resolve in templates:
+                values[name] = resolve(context, work)
+            return evaluate(checked, context, work)
+        finally:
+            for name, _ in templates:
+                values[name] = None  # plans are kept, and values may be large
+
+    return evaluator
 
 
 class SpecHandler:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 
 from anabranch.engine.rules.drawn.outcomes import EVALUATED_BYTES_MAX, EVALUATION_UNITS, EVALUATIONS_MAX
 from anabranch.engine.rules.graph.node_types import NodeType
+from anabranch.engine.rules.graph.plan import Evaluator
 from anabranch.engine.rules.shared.blame import Blame
 from anabranch.engine.rules.stimuli import EvaluationDue, LeaseAcquired, Stimulus
+from anabranch.engine.rules.templates.budget import TemplateBudget
 from anabranch.engine.rules.transitions import (
     BATCH_ROWS_MAX,
     LeasedState,
@@ -18,7 +21,8 @@ from anabranch.engine.rules.transitions import (
     plan_transitions,
 )
 from anabranch.engine.rules.values import VALUE_BYTES_MAX
-from anabranch.errors import NonRetryable
+from anabranch.errors import NonRetryable, TemplatePathMissing
+from anabranch.handlers.spec import HandlerSpec, NodeConfig
 from tests.spec.drawings import TypesWith, drawn
 from tests.spec.scenario import TAIL, Scenario, cancel, completed, given
 
@@ -262,3 +266,69 @@ def test_a_type_whose_evaluator_cannot_be_made_is_executed():
     run = evaluating(drawn("start>bad", bad={"type": "broken"}), types=types)
     assert run.when(DUE).dispatches == ["bad"]
     assert not run.state.unevaluated
+
+
+# -- the config of a pure node ----------------------------------------------------------------
+class Anything(NodeConfig):
+    """A config with a field for each kind of value."""
+
+    values: dict[str, Any] = {}
+    base: Any = None
+    names: list[str] = []
+
+
+def evaluator_of(config: dict[str, Any]) -> Evaluator:
+    """Puts out the fields of its config."""
+    spec = HandlerSpec(
+        type="fields",
+        title="Fields",
+        config=Anything,
+        evaluate=lambda config, context, work: ({"values": config.values, "base": config.base}, None),
+    )
+    evaluator = spec.evaluator(config)
+    assert evaluator is not None
+    return evaluator
+
+
+def test_a_config_with_templates_where_anything_is_valid_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = []
+    checked = HandlerSpec.checked
+
+    def count(spec: HandlerSpec, config: Any) -> Any:
+        checks.append(config)
+        return checked(spec, config)
+
+    monkeypatch.setattr(HandlerSpec, "checked", count)
+    evaluate = evaluator_of({"values": {"a": "{{ctx.n}}", "b": [1]}, "base": "{{ctx.n}}", "names": ["c"]})
+    made = [evaluate({"n": n}, TemplateBudget())[0] for n in (1, {"x": None}, [2])]
+    assert made == [{"values": {"a": n, "b": [1]}, "base": n} for n in (1, {"x": None}, [2])]
+    assert len(checks) == 1
+
+
+@pytest.mark.parametrize(
+    "config", [{"names": ["{{ctx.n}}"]}, {"values": "{{ctx.n}}"}], ids=["a-list-of-texts", "a-whole"]
+)
+def test_a_template_where_not_anything_is_valid_is_checked_each_time(config: dict[str, Any]) -> None:
+    evaluate = evaluator_of(config)
+    with pytest.raises(NonRetryable, match="config/"):
+        evaluate({"n": 1}, TemplateBudget())
+
+
+def test_a_config_that_is_invalid_wherever_it_has_no_templates_is_left_to_a_job() -> None:
+    with pytest.raises(NonRetryable, match="config/names"):
+        evaluator_of({"base": "{{ctx.n}}", "names": 1})
+
+
+def test_an_evaluator_keeps_no_value_whether_it_ends_or_fails() -> None:
+    class Value:
+        pass
+
+    evaluate = evaluator_of({"values": {"a": "{{ctx.n}}"}, "base": "{{ctx.missing | default(ctx.n)}}"})
+    failing = evaluator_of({"values": {"a": "{{ctx.n}}"}, "base": "{{ctx.missing}}"})
+    value = Value()
+    kept = weakref.ref(value)
+    assert evaluate({"n": value}, TemplateBudget())[0] == {"values": {"a": value}, "base": value}
+    with pytest.raises(TemplatePathMissing, match="config/base"):
+        failing({"n": value}, TemplateBudget())
+    del value
+    assert kept() is None

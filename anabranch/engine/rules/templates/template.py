@@ -113,6 +113,19 @@ def compile_config(value: Any, *, unresolved: frozenset[str] = frozenset(), secr
     return CompiledConfig(value, resolve, names if secrets else frozenset())
 
 
+def compile_fields(config: Mapping[str, Any], *, unresolved: frozenset[str] = frozenset()) -> dict[str, Resolve]:
+    """The fields of a config that have templates, each with what resolves it.
+
+    Raises TemplateError, with expression and pointer, for the first text that does not compile.
+    """
+    compiled = {
+        name: _compile_value(value, _pointer("", name), secrets=False)
+        for name, value in config.items()
+        if name not in unresolved
+    }
+    return {name: resolve for name, resolve in compiled.items() if resolve is not None}
+
+
 def config_templates(value: Any) -> Iterator[tuple[str, Template]]:
     """Every text with expressions in a config, with its JSON pointer; those that do not compile are left out."""
     for pointer, text in texts_in(value):

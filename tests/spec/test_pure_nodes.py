@@ -306,7 +306,9 @@ def test_a_config_with_templates_where_anything_is_valid_is_checked_once(monkeyp
 
 
 @pytest.mark.parametrize(
-    "config", [{"names": ["{{ctx.n}}"]}, {"values": "{{ctx.n}}"}], ids=["a-list-of-texts", "a-whole"]
+    "config",
+    [{"names": ["{{ctx.n}}"]}, {"base": "{{ctx.n}}", "names": ["{{ctx.n}}"]}, {"values": "{{ctx.n}}"}],
+    ids=["a-list-of-texts", "one-of-two-fields", "a-whole-object"],
 )
 def test_a_template_where_not_anything_is_valid_is_checked_each_time(config: dict[str, Any]) -> None:
     evaluate = evaluator_of(config)

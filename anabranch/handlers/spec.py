@@ -152,8 +152,11 @@ class HandlerSpec:
             return lambda context, work: evaluate(checked, context, work)
         if all(self._takes_anything(name, config[name]) for name in fields):
             return _evaluator_with(fields, self.checked(config), evaluate)
-        resolve, check = compile_config(config, unresolved=self.unresolved | self.literal).resolve_within, self.checked
-        return lambda context, work: evaluate(check(resolve(context, work)), context, work)
+        return lambda context, work: evaluate(
+            self.checked({**config, **{name: resolve(context, work) for name, resolve in fields.items()}}),
+            context,
+            work,
+        )
 
     def _takes_anything(self, name: str, value: Any) -> bool:
         """Whether a field of the config is valid whatever the templates in this value resolve to."""

@@ -275,7 +275,7 @@ class Orchestrator:
 
     # -- stimuli --------------------------------------------------------------------------
     async def create_run(self, head: InstanceHead, plan: AnyPlan, started: Started) -> StartResult:
-        """Create an instance, owned here if `begin`.
+        """Create an instance, owned here if `begin`. A child may be asked for again: it is created once.
 
         Raises StoreUnavailable, or NotFound if its workflow is deleted or, with `only_active`, another
         version is active.
@@ -283,7 +283,27 @@ class Orchestrator:
         if self._stopping:
             raise StoreUnavailable(f"run {head.instance_id} was not started: this process is stopping")
         created: asyncio.Future[StartResult] = asyncio.get_running_loop().create_future()
-        owned = OwnedInstance(
+        owned = self._owned.get(head.instance_id)
+        if owned is None:
+            owned = self._new_run(head, plan, started, created)
+            self._owned.add(owned)
+        elif owned.is_new:
+            # Its parent was lost and adopted again meanwhile. Another creation beside the first would only be refused.
+            owned.answer_start(StoreUnavailable(f"run {head.instance_id}: its start was repeated"))
+            owned.created = created
+        else:
+            return StartResult(owned.instance_id, owned.state.status, created=False)
+        try:
+            return await _patiently(created)
+        except TimeoutError:
+            self._owned.evict(owned)
+            message = f"run {head.instance_id} could not be stored within {REQUEST_PATIENCE_S:.0f} s"
+            raise StoreUnavailable(message, hint="Start it again with the same idempotency key.") from None
+
+    def _new_run(
+        self, head: InstanceHead, plan: AnyPlan, started: Started, created: asyncio.Future[StartResult]
+    ) -> OwnedInstance:
+        return OwnedInstance(
             new_state(plan, head, log_limit=self._options.log_limit),
             0,
             self.worker_id if started.begin else None,
@@ -292,13 +312,6 @@ class Orchestrator:
             created=created,
             extended_at=self._clock.monotonic(),
         )
-        self._owned.add(owned)
-        try:
-            return await _patiently(created)
-        except TimeoutError:
-            self._owned.evict(owned)
-            message = f"run {head.instance_id} could not be stored within {REQUEST_PATIENCE_S:.0f} s"
-            raise StoreUnavailable(message, hint="Start it again with the same idempotency key.") from None
 
     def adopt(
         self, claimed: Loaded, state: AnyState, *, asked_at: float, telemetry: RunTelemetry | None = None

@@ -146,6 +146,7 @@ async def test_a_run_that_was_born_by_another_version_is_not_advanced_by_ours(pr
     second = replace(row.head, workflow_version=2)
     plan = await process.engine.plans.plan_of(second)
     again = Started(Payload.of(None), only_active=True)
+    process.engine.orchestrator.owned.drop(instance_id, "its first creation was given up")
     new_run = await process.engine.orchestrator.create_run(second, plan, again)
     assert (new_run.instance_id, new_run.created) == (instance_id, True)
     assert not process.engine.orchestrator.owns(instance_id), "whoever takes it up reads by which plan"

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from anabranch.engine.ownership.owned_instances import StartResult
 from anabranch.engine.rules.shared.child_ids import child_id
+from anabranch.engine.rules.shared.run_state import InstanceHead
+from anabranch.engine.rules.stimuli import Started
+from anabranch.engine.rules.values import Payload
 from anabranch.errors import StoreUnavailable
 from anabranch.service.runs.child_runs import DEPTH_MAX
 from tests.engine import nodes
@@ -271,6 +276,61 @@ async def test_a_child_that_was_born_before_a_crash_is_not_born_again(make_proce
     assert run["output"] == {"got": {"passed": "API"}}
     assert len(await children_of(heir, run_id)) == 1
     assert (await types_of(heir, run_id, "call")).count("NODE_DISPATCHED") == 1
+
+
+async def create_again(process: Process, child: InstanceHead) -> StartResult:
+    """Ask for a child once more, as its parent's node does after this process has lost the parent and adopted it."""
+    now = process.engine.clock.now()
+    plan = await process.engine.plans.plan_of(child)
+    later = replace(child, created_at=now, available_at=now)
+    return await process.engine.orchestrator.create_run(later, plan, Started(Payload.of({})))
+
+
+async def test_a_child_that_is_asked_for_again_while_it_is_being_stored_is_created_once(process: Process) -> None:
+    await save(process, gated("gated", "once"))
+    commit, goes_on = process.engine.store.commit, asyncio.Event()
+    creations: list[InstanceHead] = []
+
+    async def slow_creation(transitions: Any, **how: Any) -> Any:
+        born = [each.new_run for each in transitions if each.new_run is not None and each.new_run.parent_id is not None]
+        creations.extend(born)
+        if born:
+            await goes_on.wait()
+        return await commit(transitions, **how)
+
+    process.engine.store.commit = slow_creation  # type: ignore[method-assign]
+    run_id = await process.run(calls("calls", "gated", retry=QUICK_RETRY))
+    await until(lambda: creations)
+    holder = process.engine.orchestrator.owned.get(creations[0].instance_id)
+    assert holder is not None
+    first_answer = holder.created
+    assert first_answer is not None
+    again = asyncio.create_task(create_again(process, creations[0]))
+    await until(first_answer.done)
+    goes_on.set()
+
+    assert (await again).created
+    assert process.engine.orchestrator.owned.get(creations[0].instance_id) is holder
+    nodes.open_gate("once")
+    assert (await process.ended(run_id))["output"] == {"got": {"passed": "once"}}
+    assert len(creations) == 1
+    assert list(nodes.calls.values()) == [1]
+
+
+async def test_a_child_that_executes_goes_on_when_it_is_asked_for_again(process: Process) -> None:
+    await save(process, gated("gated", "goes on"))
+    run_id = await process.run(calls("calls", "gated"))
+    await until(lambda: nodes.calls)
+    child = process.engine.orchestrator.head_of(child_id(run_id, "call", ""))
+    assert child is not None
+
+    again = await create_again(process, child)
+
+    assert (again.instance_id, again.created) == (child.instance_id, False)
+    nodes.open_gate("goes on")
+    assert (await process.ended(run_id))["output"] == {"got": {"passed": "goes on"}}
+    assert nodes.stopped == []
+    assert list(nodes.calls.values()) == [1]
 
 
 # -- nobody waits any more --------------------------------------------------------------------------

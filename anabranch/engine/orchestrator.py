@@ -116,14 +116,6 @@ class _Batch:
         return sum(transition.payload_bytes for transition in transitions)
 
 
-def _concerns_family(pending: PendingTransition) -> bool:
-    """Whether a transition may wait for the lock of a parent or child, or is that of a parent. Ends of children raise a
-    parent's version, so it is committed together with them; otherwise it would keep losing against them.
-    """
-    transition = pending.transition
-    return transition is not None and (transition.concerns_family or bool(pending.leased.state.children))
-
-
 async def _patiently(answer: asyncio.Future[_Answer]) -> _Answer:
     """The answer to a request. Raises TimeoutError after `REQUEST_PATIENCE_S`."""
     # A timer of its own: `asyncio.timeout` costs more, and every start would pay for it.
@@ -433,14 +425,23 @@ class Orchestrator:
         return bool(planned.transitions)
 
     def _set_families_apart(self, batch: _Batch) -> _Batch:
-        """Pass transitions about parents and children to the family loops; returns the others."""
-        families = [pending for pending in batch.pending_transitions if _concerns_family(pending)]
+        """Pass transitions that may wait for the lock of a parent or child to the family loops, and all of parents;
+        returns the others.
+
+        Ends of children raise a parent's version, so it is committed together with them; otherwise it would keep losing
+        against them.
+        """
+        families = [
+            pending
+            for pending in batch.pending_transitions
+            if pending.transition is not None and (pending.transition.concerns_family or pending.leased.state.children)
+        ]
         if not families:
             return batch
         self._families.append(_Batch(families, batch.asked_at))
         self._family_arrived.set()
-        rest = [pending for pending in batch.pending_transitions if not _concerns_family(pending)]
-        return _Batch(rest, batch.asked_at)
+        apart = set(map(id, families))
+        return _Batch([each for each in batch.pending_transitions if id(each) not in apart], batch.asked_at)
 
     async def _family_loop(self) -> None:
         """Commit transitions about parents and children, until an empty batch ends the loop."""

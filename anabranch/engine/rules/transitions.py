@@ -88,8 +88,10 @@ class Transition:
     @property
     def concerns_family(self) -> bool:
         """Whether there is more to do for it than to write its own instance."""
+        if self.wakes is not None or self.cancels:
+            return True
         new_run = self.new_run
-        return self.wakes is not None or bool(self.cancels) or (new_run is not None and new_run.parent_id is not None)
+        return new_run is not None and new_run.parent_id is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ from anabranch.engine.store.sql.database_errors import DataRefused, DuplicateRef
 from anabranch.engine.store.sql.definitions import Definitions
 from anabranch.engine.store.sql.dialect import ClaimedRow, Dialect
 from anabranch.engine.store.sql.epochs import Epochs, positions_of
+from anabranch.engine.store.sql.families import touches_family
 from anabranch.engine.store.sql.housekeeping.purging import Purging
 from anabranch.engine.store.sql.pauses import Pauses
 from anabranch.engine.store.sql.reading.reads import Reads, find_instance, is_uuid
@@ -150,9 +151,7 @@ class SqlStore(Reads, RunReader, Definitions, Pauses, Purging, Reopenings, DataC
         # In id order, so that two batches cannot deadlock.
         ordered = sorted(transitions, key=lambda transition: transition.instance_id)
         with self._progress.under_way():
-            outcome = await self._commit(
-                ordered, may_wait=may_wait or any(transition.concerns_family for transition in ordered)
-            )
+            outcome = await self._commit(ordered, may_wait=may_wait or touches_family(ordered))
         if self._notices is not None:
             self._notices.committed(ordered, outcome)
         return outcome

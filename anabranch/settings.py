@@ -15,7 +15,6 @@ import inspect
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -33,6 +32,7 @@ from pydantic import (
     field_validator,
 )
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.graph.pools import DEFAULT_POOL, EVERY_POOL, POOL_NAME_PATTERN, is_pool_name
 from anabranch.engine.rules.shared.blame import CRASHES_MAX

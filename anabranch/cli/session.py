@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.cli import nearby_databases
 from anabranch.cli.options import DatabaseOptions
 from anabranch.cli.user_code import import_user_code
+from anabranch.dataclass import dataclass
 from anabranch.deferred import deferred
 from anabranch.errors import InvalidRequest
 from anabranch.settings import Settings

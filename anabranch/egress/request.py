@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from anabranch.dataclass import dataclass
 from anabranch.egress.targets import ProxyTarget, RequestTarget
 
 # 10 MiB after decompression: ten times the largest output.

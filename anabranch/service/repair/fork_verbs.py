@@ -7,9 +7,10 @@ executes its open nodes or its function.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.ports import InstanceHead, InstanceRow, Transition
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND, CodedPlan

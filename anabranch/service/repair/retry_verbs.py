@@ -7,9 +7,10 @@ has changed since, otherwise a new plan is made.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.ports import FamilyReopening, InstanceRow, Reopening
 from anabranch.engine.rules.event_payloads import Redo, RunCancelledPayload, RunReopened, reopenings_in

@@ -6,10 +6,10 @@ Pure. Used by `graph.analysis`. Tokens are Jinja2's, as for evaluation; a text t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from jinja2.lexer import get_lexer
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.templates.expression import ENVIRONMENT
 from anabranch.engine.rules.templates.path import ROOT, Path
 from anabranch.engine.rules.templates.template import compile_template

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.templates.budget import Refused
 from anabranch.engine.rules.templates.expression import EXPRESSION_DEPTH_MAX
 

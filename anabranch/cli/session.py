@@ -6,6 +6,7 @@ Called by every command that opens the database, and by `target`, which may use 
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -86,4 +87,5 @@ def open_session(
             creates=creates,
             connect_wait_s=settings.database_wait_ms / 1000,
         )
+    gc.freeze()  # what is imported by now stays: a collection need not walk over it
     return CommandSession(settings, at.tenant)

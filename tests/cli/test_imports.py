@@ -148,7 +148,23 @@ def test_a_command_collects_rarely_and_not_when_it_ends() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
-    assert done.stdout.splitlines()[-1] == "50000 True"
+    assert done.stdout.splitlines()[-1] == "200000 True"
+
+
+def test_a_run_of_one_node_ends_without_a_collection(write: Write, folder: Path) -> None:
+    write("one.json", {"name": "one", "nodes": [{"id": "start", "type": "start"}], "edges": []})
+    program = (
+        "import atexit, gc\n"
+        "collections = lambda: sum(each['collections'] for each in gc.get_stats())\n"
+        "atexit.register(lambda: print(collections() - before))\n"
+        "import sys; sys.argv = ['anabranch', 'run', 'one.json']\n"
+        "from anabranch.__main__ import main\n"
+        "before = collections()\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[-1] == "0"
 
 
 @pytest.mark.parametrize("name", ["anabranch", "anabranch.handlers", "anabranch.service"])

@@ -5,9 +5,10 @@ Created by `App`, immutable. RunServices are for `anabranch run`, AppServices fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.pool_worker import RemoteExecution
 from anabranch.engine.rules.graph.node_types import NodeTypes

@@ -7,8 +7,9 @@ how an error is stored in the log of a run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from anabranch.dataclass import dataclass
 
 
 class AnabranchError(Exception):

@@ -12,10 +12,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.graph import source_texts
 from anabranch.engine.rules.graph.problems import pointer_to
 from anabranch.engine.rules.values import VALUE_DEPTH_MAX

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from anabranch.dataclass import dataclass
 from anabranch.deferred import deferred
 from anabranch.errors import InvalidRequest
 

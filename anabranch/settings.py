@@ -13,15 +13,12 @@ import binascii
 import difflib
 import inspect
 import os
-import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from dotenv import dotenv_values
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -33,11 +30,22 @@ from pydantic import (
     field_validator,
 )
 
+from anabranch.dataclass import dataclass
+from anabranch.deferred import deferred
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.graph.pools import DEFAULT_POOL, EVERY_POOL, POOL_NAME_PATTERN, is_pool_name
 from anabranch.engine.rules.shared.blame import CRASHES_MAX
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit, parse_log_limit, parse_size
 from anabranch.errors import SettingsError
+
+# Only to read the files.
+if TYPE_CHECKING:
+    import tomllib
+
+    import dotenv
+else:
+    tomllib = deferred("tomllib")
+    dotenv = deferred("dotenv")
 
 ENVIRONMENT_PREFIX = "ANABRANCH_"
 
@@ -473,7 +481,7 @@ def _from_toml(path: Path) -> Iterable[_Choice]:
 
 def _read_dotenv(path: Path) -> Mapping[str, str | None]:
     try:
-        return dotenv_values(path, interpolate=False) if path.is_file() else {}
+        return dotenv.dotenv_values(path, interpolate=False) if path.is_file() else {}
     except (OSError, UnicodeDecodeError) as refusal:
         raise SettingsError(f"{path} cannot be read: {refusal}", hint="Correct the file or remove it.") from None
 

@@ -10,11 +10,11 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anabranch.dataclass import dataclass
 from anabranch.dead_letters.dead_letter_table import DeadLetterTable
 from anabranch.dead_letters.dead_letters import DeadLetterRows
 from anabranch.deferred import deferred

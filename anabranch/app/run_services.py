@@ -9,7 +9,6 @@ import gc
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from anabranch.app.process_reports import ProcessReports
@@ -19,6 +18,7 @@ from anabranch.app_services import RunServices
 from anabranch.bulk.bulk_actions import BulkActions
 from anabranch.bulk.bulk_service import BulkService
 from anabranch.bulk.bulk_workflow import bulk_workflow
+from anabranch.dataclass import dataclass
 from anabranch.durable.definition import DECLARED, WorkflowRegistry, register
 from anabranch.durable.runner import Runner
 from anabranch.durable.step_functions import StepPools

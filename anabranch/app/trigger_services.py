@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.app.resources import CLOSING_S, Components
 from anabranch.app_services import RunServices
+from anabranch.dataclass import dataclass
 from anabranch.deferred import deferred
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.store.sql.store import SqlStore

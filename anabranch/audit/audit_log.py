@@ -7,9 +7,9 @@ this module only reads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from anabranch.audit.audit_trail import NO_HASH, AuditHead, AuditRow, AuditRows, cut_at, hash_of
+from anabranch.dataclass import dataclass
 from anabranch.errors import InvalidRequest
 
 # 1,000 rows in one response: some 300 KB. Use `before` to read more.

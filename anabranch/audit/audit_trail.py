@@ -11,9 +11,9 @@ import hashlib
 import json
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.instants import to_iso
 
 # 255 characters of an actor or target: ids and names are shorter, and a row cannot fill the table.

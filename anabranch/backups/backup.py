@@ -9,9 +9,9 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.store.opening import dialect_of
 from anabranch.engine.store.sqlite.sqlite_backup import copy_database
 from anabranch.engine.store.sqlite.sqlite_dialect import SqliteDialect

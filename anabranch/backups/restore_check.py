@@ -8,9 +8,10 @@ have happened already.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.handler_contract import idempotency_key
 from anabranch.engine.log_pages import pages_of
 from anabranch.engine.ownership.history_watch import LOST_ROWS_HINT

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.instants import from_iso_or_date, to_iso_or_none

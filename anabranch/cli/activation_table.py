@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Any
 
 from anabranch.cli.event_lines import shown_name
 from anabranch.cli.outcome import traceback_text
 from anabranch.cli.output import print_line, print_table
+from anabranch.dataclass import dataclass
 
 # 20 failures: of more than that the first ones explain the rest.
 FAILURES_SHOWN = 20

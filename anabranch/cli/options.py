@@ -7,13 +7,13 @@ Options that many commands have together are the fields of a dataclass: `Databas
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.duration import ACCEPTED_TEXT, parse_duration
 from anabranch.engine.rules.instants import from_iso_or_date
 from anabranch.errors import InvalidRequest

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from anabranch.cli.output import print_document, print_line, print_note
 from anabranch.cli.program_name import command
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.instants import from_iso
 

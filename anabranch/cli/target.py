@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.cli.options import (
@@ -24,6 +23,7 @@ from anabranch.cli.options import (
 )
 from anabranch.cli.session import CommandSession, open_session
 from anabranch.cli.user_code import import_user_code
+from anabranch.dataclass import dataclass
 from anabranch.deferred import deferred
 from anabranch.errors import InvalidRequest
 from anabranch.settings import Settings

@@ -10,7 +10,7 @@ import asyncio
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -19,6 +19,7 @@ import orjson
 from yarl import URL
 
 from anabranch import errors
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.graph.source_texts import has_source_texts, keep_source_texts, plain
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import (

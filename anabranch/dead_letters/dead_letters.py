@@ -6,9 +6,9 @@ The transport of a worker takes them from the broker and adds them; routes, comm
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.instants import to_iso
 
 # 10,000 letters: each is another job, and a fault that makes more is visible by then. The oldest go first.

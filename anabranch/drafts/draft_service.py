@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
+from anabranch.dataclass import dataclass
 from anabranch.drafts.saved_drafts import Draft, DraftMoved, Pins, SavedDrafts
 from anabranch.engine.ports import WorkflowVersion
 from anabranch.engine.rules.graph.document import DOCUMENT_BYTES_MAX, TITLE_LENGTH_MAX

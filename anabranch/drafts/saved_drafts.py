@@ -8,9 +8,9 @@ since the epoch, by the store's clock.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.ports import NewVersion, WorkflowVersion
 
 

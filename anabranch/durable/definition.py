@@ -7,11 +7,11 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.coded.coded_plan import coded_plan
 from anabranch.errors import InvalidDefinition

@@ -10,13 +10,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import partial
 from typing import Any, Literal
 
 import orjson
 
+from anabranch.dataclass import dataclass
 from anabranch.durable.context import Context
 from anabranch.durable.definition import Workflow
 from anabranch.durable.execution import StepThreads

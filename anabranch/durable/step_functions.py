@@ -9,9 +9,9 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from anabranch.dataclass import dataclass
 from anabranch.durable.step_error import qualified_name
 from anabranch.engine.handler_contract import HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.rules.coded.coded_plan import STEP_TYPE

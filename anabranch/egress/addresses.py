@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TypeAlias
 
+from anabranch.dataclass import dataclass
 from anabranch.errors import SettingsError
 
 Address: TypeAlias = IPv4Address | IPv6Address

@@ -12,7 +12,6 @@ import socket
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from aiohttp import (
     AddrInfoType,
@@ -25,6 +24,7 @@ from aiohttp import (
 )
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from anabranch.dataclass import dataclass
 from anabranch.egress.headers import received_headers
 from anabranch.egress.request import EgressRequest
 from anabranch.errors import EgressRefused, HttpAnswerInvalid, ValueTooLarge

@@ -16,22 +16,22 @@ from typing import TYPE_CHECKING
 
 from anabranch.deferred import deferred
 from anabranch.egress.guard import Guard
-from anabranch.egress.headers import check_headers
 from anabranch.egress.request import BODY_BYTES_MAX, EgressRequest
-from anabranch.egress.targets import RequestTarget, parse_proxy, parse_target
 from anabranch.errors import EgressRefused, HttpAnswerInvalid, HttpRefused, HttpTimeout, HttpUnreachable
 from anabranch.handlers.types.http_port import HttpAnswer, HttpCall
 
-# aiohttp takes more than a tenth of a second to import, and most runs send nothing.
+# Only to send a request: aiohttp takes more than a tenth of a second to import, and most runs send nothing.
 if TYPE_CHECKING:
     import aiohttp
     import yarl
 
-    from anabranch.egress import exchange
+    from anabranch.egress import exchange, headers, targets
 else:
     aiohttp = deferred("aiohttp")
     yarl = deferred("yarl")
     exchange = deferred("anabranch.egress.exchange")
+    headers = deferred("anabranch.egress.headers")
+    targets = deferred("anabranch.egress.targets")
 
 # 5 redirects: http → https → www → path → slash is four, and loops should end soon.
 REDIRECTS_MAX = 5
@@ -68,8 +68,10 @@ class GuardedClient:
         method = call.method.upper()
         if method not in METHODS:
             raise HttpRefused(f"the method is not one of {', '.join(sorted(METHODS))}")
-        proxy = None if call.proxy is None else parse_proxy(call.proxy)
-        request = EgressRequest(method, parse_target(call.url), check_headers(call.headers), call.body, proxy)
+        proxy = None if call.proxy is None else targets.parse_proxy(call.proxy)
+        request = EgressRequest(
+            method, targets.parse_target(call.url), headers.check_headers(call.headers), call.body, proxy
+        )
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._follow(request, call)
@@ -122,17 +124,17 @@ def _redirected(request: EgressRequest, status: int, location: str, call: HttpCa
     return replace(request, method=method, target=target, headers=headers, body=body)
 
 
-def _next_target(target: RequestTarget, location: str) -> RequestTarget:
+def _next_target(target: targets.RequestTarget, location: str) -> targets.RequestTarget:
     """The target of a Location header. A relative one is joined; a whole one is read as it is, by our own reading."""
     if _HAS_SCHEME.match(location):
-        return parse_target(location)
+        return targets.parse_target(location)
     if location.startswith("//"):
-        return parse_target(f"{target.url.scheme}:{location}")
+        return targets.parse_target(f"{target.url.scheme}:{location}")
     try:
         joined = str(target.url.join(yarl.URL(location)))
     except ValueError:
         raise EgressRefused("the redirect leads to something that is not a URL", hint="Write the final URL.") from None
-    return parse_target(joined)
+    return targets.parse_target(joined)
 
 
 def _reason(failure: BaseException) -> str:

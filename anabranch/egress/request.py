@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from anabranch.egress.targets import ProxyTarget, RequestTarget
+from anabranch.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from anabranch.egress.targets import ProxyTarget, RequestTarget
 
 # 10 MiB after decompression: ten times the largest output.
 BODY_BYTES_MAX = 10 * 1_048_576

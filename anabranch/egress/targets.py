@@ -9,10 +9,10 @@ from __future__ import annotations
 import base64
 import re
 import unicodedata
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from anabranch.dataclass import dataclass
 from anabranch.deferred import deferred
 from anabranch.egress.addresses import PORT_MAX, parse_address
 from anabranch.errors import EgressRefused

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.drawn.outcomes import EVALUATIONS_MAX
 from anabranch.engine.rules.graph.pools import DEFAULT_POOL
 from anabranch.engine.rules.shared.blame import CRASHES_MAX

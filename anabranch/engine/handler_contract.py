@@ -10,9 +10,9 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.console.lines import ActivationLog, Sink, log_of, report_progress
 from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID
 from anabranch.engine.rules.commands import Dispatch

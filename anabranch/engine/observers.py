@@ -10,8 +10,8 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.hints.hint_line import Notices
 from anabranch.engine.ownership.owned_instances import OwnedInstance
 from anabranch.engine.ports import Clock, InstanceRow, Observer

@@ -13,9 +13,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.children import AwaitedChildren
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.observers import CommittedEvents, Observers

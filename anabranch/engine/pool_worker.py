@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.console.lines import Sink
 from anabranch.engine.ports.process_ports import Gate
 from anabranch.engine.queues import LocalTaskQueue

@@ -12,10 +12,10 @@ import contextvars
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from anabranch.deferred import deferred
 from anabranch.durable.definition import Workflow, WorkflowRegistry
-from anabranch.durable.history_replay import Agreement, Replayed, replay_function
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND, CodedPlan
 from anabranch.engine.rules.events import ActivationKey, Status
@@ -25,6 +25,12 @@ from anabranch.run_requests import SAME_INPUT, ForkOptions, StartOptions, read_f
 from anabranch.service.repair.fork_verbs import PlannedFork
 from anabranch.service.runs.run_waits import RunWaits
 from anabranch.service.workflow_service import WorkflowService
+
+# Only to fork a run.
+if TYPE_CHECKING:
+    from anabranch.durable import history_replay
+else:
+    history_replay = deferred("anabranch.durable.history_replay")
 
 # 30 s for a worker that has the code: it takes the check within a second, and calls the function for at most five.
 CHECK_S = 30.0
@@ -120,7 +126,7 @@ class ForkService:
         replayed = await _replayed(planned, found)
         answer = planned.as_json()
         answer["agreement"] = replayed.agreement.value
-        if replayed.agreement is Agreement.DIFFERENT:
+        if replayed.agreement is history_replay.Agreement.DIFFERENT:
             warning = (
                 f"the function does not make the calls of this log: {replayed.message}; the fork would be SUSPENDED"
                 " (NONDETERMINISM)"
@@ -131,7 +137,7 @@ class ForkService:
                 steps = " and ".join(f"{name}{scope}" for name, scope in added)
                 warning += f" unless {steps} {'runs' if len(added) == 1 else 'run'} again, too (`redo`)"
             answer["warnings"].append(warning)
-        elif replayed.agreement is Agreement.UNKNOWN:
+        elif replayed.agreement is history_replay.Agreement.UNKNOWN:
             answer["warnings"].append(
                 f"whether the function makes the calls of this log is not known: {replayed.message}"
             )
@@ -143,7 +149,7 @@ class ForkService:
         return answer
 
     async def _added_steps(
-        self, planned: PlannedFork, replayed: Replayed, found: Workflow, *, tenant_id: str, input_: Any
+        self, planned: PlannedFork, replayed: history_replay.Replayed, found: Workflow, *, tenant_id: str, input_: Any
     ) -> list[ActivationKey]:
         """The steps that have to run again beside the chosen ones, so that the function makes the calls of the log;
         none if they are not found.
@@ -153,7 +159,7 @@ class ForkService:
         """
         run_id, options, added = planned.row.head.instance_id, planned.options, list[ActivationKey]()
         give_up_at = time.monotonic() + ADDING_S
-        while replayed.agreement is Agreement.DIFFERENT:
+        while replayed.agreement is history_replay.Agreement.DIFFERENT:
             step = replayed.step
             is_reused = any((each["nodeID"], each["scope"]) == step for each in planned.fork.reuse)
             if step is None or not is_reused or len(added) == STEPS_ADDED_MAX or time.monotonic() > give_up_at:
@@ -165,7 +171,7 @@ class ForkService:
                 replayed = await _replayed(planned, found)
             except ForkRefused:
                 return []
-        return added if replayed.agreement is Agreement.SAME else []
+        return added if replayed.agreement is history_replay.Agreement.SAME else []
 
     @property
     def _connected(self) -> WorkflowService:
@@ -173,10 +179,10 @@ class ForkService:
         return self._workflows
 
 
-async def _replayed(planned: PlannedFork, found: Workflow) -> Replayed:
+async def _replayed(planned: PlannedFork, found: Workflow) -> history_replay.Replayed:
     """What the function does when it is called with the log of a fork. Raises ForkRefused if nothing would run."""
     assert isinstance(planned.plan, CodedPlan), "only coded runs have a function"
-    replay = replay_function(found, planned.plan, planned.head, planned.fork.events)
+    replay = history_replay.replay_function(found, planned.plan, planned.head, planned.fork.events)
     # In a context of its own: within a step no other one can be asked for.
     replayed = await asyncio.create_task(replay, context=contextvars.Context())
     if replayed.ends == "returns":

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.errors import NotFound
 from anabranch.gallery.pictures import draw
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
+
+from anabranch.dataclass import dataclass
 
 Edge: TypeAlias = tuple[str, str]
 Position: TypeAlias = tuple[int, int]

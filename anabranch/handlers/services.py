@@ -6,9 +6,10 @@ Used by `builtin`. Without them (validation needs none) the types exist but refu
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from anabranch.dataclass import dataclass
 from anabranch.errors import NonRetryable
 from anabranch.handlers.sandbox.code_jobs import CodeRunner, NoSandbox
 

@@ -8,10 +8,11 @@ open. Then both runs are compared, activation by activation.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.drawn.drawn_state import Activation, ContextSnapshot
 from anabranch.engine.rules.event_payloads import read_error, read_input, read_trigger

@@ -6,9 +6,10 @@ Made by `Gateway.get_history`, kept in files by `runs export`, read by `verify` 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND, coded_plan
 from anabranch.engine.rules.coded.names import variable_and_mark
 from anabranch.engine.rules.event_payloads import left_out_by, read_test_run, reopenings_in

@@ -6,9 +6,9 @@ Called by the command `replay`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.durable.definition import DECLARED, Workflow, WorkflowRegistry
 from anabranch.durable.history_replay import Agreement, replay_function
 from anabranch.engine.rules.coded.coded_plan import CodedPlan, coded_plan

@@ -6,9 +6,9 @@ log, if its code is available.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.durable.definition import DECLARED, WorkflowRegistry
 from anabranch.durable.history_replay import Agreement, replay_function
 from anabranch.engine.rules.coded.coded_plan import CodedPlan

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from anabranch.dataclass import dataclass
 from anabranch.drafts.draft_service import DraftService, DraftText
 from anabranch.drafts.saved_drafts import Draft
 from anabranch.engine.rules.graph.node_types import NodeTypes

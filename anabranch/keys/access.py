@@ -15,12 +15,12 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from anabranch.audit.audit_trail import AuditEntry
 from anabranch.audit.counted_entries import CountedEntries
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.graph.pools import EVERY_POOL, POOL_NAME_PATTERN, is_pool_name
 from anabranch.errors import InvalidRequest, NotFound, NotPermitted, StoreUnavailable
 from anabranch.keys.api_keys import ApiKey, ApiKeyRows

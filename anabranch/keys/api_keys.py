@@ -7,10 +7,10 @@ never here: only its SHA-256.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from anabranch.audit.audit_trail import AuditEntry
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.instants import to_iso, to_iso_or_none
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeGuard
 
+from anabranch.dataclass import dataclass
 from anabranch.errors import InvalidRequest
 
 _VENDOR = re.compile(r"^(?:@n8n/)?n8n-nodes-base\.")

@@ -10,9 +10,10 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.problems import Problem
 from anabranch.engine.rules.graph.validate import validate

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
+from anabranch.dataclass import dataclass
 from anabranch.n8n.exports import N8nNode
 from anabranch.n8n.js_code import value_code
 from anabranch.n8n.js_reading import check_expression, with_calls_on_any_value

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import count, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from anabranch.dataclass import dataclass
 from anabranch.deferred import deferred
 
 if TYPE_CHECKING:

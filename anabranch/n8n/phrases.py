@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from anabranch.dataclass import dataclass
 from anabranch.n8n.refs import Ref
 
 FALSY = "['', 0, false, none]"

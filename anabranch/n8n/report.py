@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from anabranch.dataclass import dataclass
 from anabranch.n8n.job import Credential
 from anabranch.n8n.texts import Counts
 

@@ -12,10 +12,12 @@ import gzip
 import hashlib
 import json
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
+
+from anabranch.dataclass import dataclass
 
 __all__ = ["StaticFile", "find", "paths"]
 

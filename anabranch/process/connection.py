@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol, cast
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from anabranch.dataclass import dataclass
 from anabranch.errors import AnabranchError, BadHttp, RequestTimeout, TooManyConnections
 from anabranch.rest.application import AUTHENTICATED
 from anabranch.rest.error_responses import fault_response, response_of

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+
+from anabranch.dataclass import dataclass
 
 
 class SourceKind(StrEnum):

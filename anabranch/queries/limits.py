@@ -5,7 +5,7 @@ Used by all modules of this package; `QueryEngine` takes a `Limits`, and tests p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from anabranch.dataclass import dataclass
 
 # 10,000 rows: more is a report, not a step of a workflow; the list has to fit into one output anyway.
 ROWS_MAX = 10_000

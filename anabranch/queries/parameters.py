@@ -7,13 +7,13 @@ values. Nothing is converted silently: text is not a number.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
 import orjson
 
+from anabranch.dataclass import dataclass
 from anabranch.queries.query_faults import args_invalid
 
 _INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**63 - 1

@@ -10,22 +10,30 @@ import asyncio
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
+from anabranch.deferred import deferred
 from anabranch.errors import EgressRefused, HttpUnreachable, NodeFailure
-from anabranch.queries.driver_process import DriverProcess
-from anabranch.queries.drivers.driver_requests import DatabaseTarget
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.limits import ADDRESSES_TRIED_MAX, Limits
-from anabranch.queries.parameters import bind, read_parameters
-from anabranch.queries.query_execution import Executions
 from anabranch.queries.query_faults import egress_refused, not_allowed, not_found, unreachable
 from anabranch.queries.query_ports import HostGuard
-from anabranch.queries.query_session import QueryExecution, QuerySession
 from anabranch.queries.saved.saved_queries import DataQuery, DataSource, SavedQueries
 from anabranch.queries.sources import LocalPaths, ReadyUrl, ServerSource, SqliteSource, read_source
-from anabranch.queries.statement import Statement, StatementRefused, read_statement
 from anabranch.queries.urls import SourceUrls
+
+# Only to run a query.
+if TYPE_CHECKING:
+    from anabranch.queries import driver_process, parameters, query_execution, query_session, statement
+    from anabranch.queries.drivers import driver_requests
+else:
+    driver_process = deferred("anabranch.queries.driver_process")
+    driver_requests = deferred("anabranch.queries.drivers.driver_requests")
+    parameters = deferred("anabranch.queries.parameters")
+    query_execution = deferred("anabranch.queries.query_execution")
+    query_session = deferred("anabranch.queries.query_session")
+    statement = deferred("anabranch.queries.statement")
 
 
 class QueryEngine:
@@ -45,7 +53,10 @@ class QueryEngine:
         self._hosts = hosts
         self._local_paths = local_paths
         self._limits = limits or Limits()
-        self._executions = Executions(self._limits)
+
+    @cached_property
+    def _executions(self) -> query_execution.Executions:
+        return query_execution.Executions(self._limits)
 
     async def run_query(
         self, *, tenant_id: str, data_query_id: str, args: Mapping[str, Any], as_in_node: bool = False
@@ -63,12 +74,12 @@ class QueryEngine:
         query, saved_source = found
         if saved_source is None:
             raise not_found(f"the data source of query {query.name!r} no longer exists")
-        values = bind(read_parameters(query.params, list(query.params)), args)
+        values = parameters.bind(parameters.read_parameters(query.params, list(query.params)), args)
         url = await self._urls.decrypt_url(saved_source)
         # Names are resolved and paths followed here, which may take its time: not on the event loop.
         source = await asyncio.to_thread(read_source, url, self._local_paths)
-        statement = _statement(query, source.kind)
-        work = QueryExecution(statement, values, query.writes, query.timeout_ms, self._limits, as_in_node)
+        read = _statement(query, source.kind)
+        work = query_session.QueryExecution(read, values, query.writes, query.timeout_ms, self._limits, as_in_node)
         try:
             opening = self._opening(source, url, self._limits.connect_timeout_ms)
             answer = await self._executions.run(_pool_key(saved_source, url), opening, work)
@@ -89,23 +100,26 @@ class QueryEngine:
 
     async def stop(self, *, patience_s: float = math.inf) -> None:
         """Interrupt what runs and disconnect; may be called twice. Queries have that long to notice, and a limit."""
-        await self._executions.stop(patience_s=patience_s)
+        if "_executions" in vars(self):
+            await self._executions.stop(patience_s=patience_s)
 
     def _opening(
         self, source: SqliteSource | ServerSource, url: ReadyUrl, timeout_ms: int
-    ) -> Callable[[], QuerySession]:
+    ) -> Callable[[], query_session.QuerySession]:
         """Makes the process that connects; called in a thread, where names are resolved. Raises NodeFailure."""
 
-        def open_file(file: SqliteSource) -> QuerySession:
+        def open_file(file: SqliteSource) -> query_session.QuerySession:
             """Start the process that opens the file."""
-            return DriverProcess(
-                file.kind, DatabaseTarget(path=str(file.path), connect_timeout_ms=timeout_ms), url.mask_of(file)
+            return driver_process.DriverProcess(
+                file.kind,
+                driver_requests.DatabaseTarget(path=str(file.path), connect_timeout_ms=timeout_ms),
+                url.mask_of(file),
             )
 
-        def open_server(server: ServerSource) -> QuerySession:
+        def open_server(server: ServerSource) -> query_session.QuerySession:
             """Resolve the host and start the process that connects to it."""
             addresses = [] if server.socket_directory is not None else self._addresses(server)
-            target = DatabaseTarget(
+            target = driver_requests.DatabaseTarget(
                 host=server.host,
                 addresses=addresses,
                 port=server.port,
@@ -116,7 +130,7 @@ class QueryEngine:
                 tls=server.tls,
                 connect_timeout_ms=timeout_ms,
             )
-            return DriverProcess(server.kind, target, url.mask_of(server, addresses))
+            return driver_process.DriverProcess(server.kind, target, url.mask_of(server, addresses))
 
         return lambda: open_file(source) if isinstance(source, SqliteSource) else open_server(source)
 
@@ -129,10 +143,10 @@ class QueryEngine:
             raise unreachable(absent.message) from None
 
 
-def _statement(query: DataQuery, kind: SourceKind) -> Statement:
+def _statement(query: DataQuery, kind: SourceKind) -> statement.Statement:
     try:
-        return read_statement(query.sql, kind, writes=query.writes)
-    except StatementRefused as refusal:  # saved by another release, or the source has become another kind
+        return statement.read_statement(query.sql, kind, writes=query.writes)
+    except statement.StatementRefused as refusal:  # saved by another release, or the source has become another kind
         raise not_allowed(f"query {query.name!r}: {refusal}") from None
 
 

@@ -12,8 +12,9 @@ import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from anabranch.dataclass import dataclass
 from anabranch.queries.limits import Limits
 from anabranch.queries.query_faults import timed_out
 from anabranch.queries.query_results import QueryResult

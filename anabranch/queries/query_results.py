@@ -10,7 +10,6 @@ import base64
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -18,6 +17,7 @@ from uuid import UUID
 
 import orjson
 
+from anabranch.dataclass import dataclass
 from anabranch.queries.drivers.driver_requests import QueryRequest
 from anabranch.queries.query_faults import failed, too_large
 

@@ -7,9 +7,9 @@ may call.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
+from anabranch.dataclass import dataclass
 from anabranch.queries.limits import Limits
 from anabranch.queries.parameters import Bound
 from anabranch.queries.query_results import QueryResult

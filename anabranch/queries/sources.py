@@ -7,12 +7,13 @@ dangerous, so all are refused except the few that are listed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from anabranch.dataclass import dataclass
 from anabranch.errors import NodeFailure
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.query_faults import MASKED, Mask, source_refused

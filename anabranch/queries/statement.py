@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
+from anabranch.dataclass import dataclass
 from anabranch.queries.lexing import SourceKind, Token, Unreadable, tokens_of
 from anabranch.queries.limits import PARAMETERS_MAX, SQL_BYTES_MAX
 

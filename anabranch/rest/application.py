@@ -12,7 +12,6 @@ import logging
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from hmac import compare_digest
 from itertools import product
@@ -25,6 +24,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from anabranch import pages
 from anabranch.app_services import AppServices
+from anabranch.dataclass import dataclass
 from anabranch.errors import AnabranchError, MethodNotAllowed, NotAuthenticated, NotFound, NotPermitted, ShuttingDown
 from anabranch.json_input import TEXT_BYTES_MAX
 from anabranch.keys.access import Principal, Role, bearer_key

@@ -10,11 +10,11 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from anabranch.dataclass import dataclass
 from anabranch.errors import SecretKeyMissing, SecretKeyWrong
 from anabranch.secrets.cipher import SecretCipher
 

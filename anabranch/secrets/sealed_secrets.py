@@ -7,8 +7,9 @@ The interface between `secret_store`, which encrypts and decrypts them, and the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from anabranch.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

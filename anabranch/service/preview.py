@@ -7,11 +7,11 @@ limits. Secrets are not read: each appears as `•••`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.ports import Clock
 from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
 from anabranch.engine.rules.graph.plan import NODE_OUTPUT_PREFIX, Plan

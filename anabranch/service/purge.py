@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store.sql.housekeeping.purging import FIRST_POSITION, RUNS_AT_ONCE, Purged, PurgeFilter
 from anabranch.engine.store.sql.store import SqlStore

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from anabranch.dataclass import dataclass
 from anabranch.sockets.messages import SocketMessage
 from anabranch.sockets.socketio_adapter import EncodedMessage
 

@@ -6,12 +6,12 @@ Called by all modules of this package. A message is encoded once for all clients
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import orjson
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.console.console_rows import Line
 from anabranch.sockets.socketio_adapter import EncodedMessage
 

@@ -7,8 +7,9 @@ or whose key is no longer valid; the server closes them.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from anabranch.dataclass import dataclass
 from anabranch.keys.access import Principal
 from anabranch.sockets.clients import SocketClient
 from anabranch.token_bucket import TokenBucket

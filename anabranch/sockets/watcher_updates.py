@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import orjson
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.console.console_rows import ProgressReport
 from anabranch.engine.rules.events import ActivationKey, Event, Status
 from anabranch.engine.rules.history import (

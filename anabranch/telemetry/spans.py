@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Protocol
 from uuid import UUID
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.event_payloads import ChildAwaited
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.history import ActivationStatus, ActivationView

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.handler_contract import HandlerResult, Helpers
 from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot
 from anabranch.engine.rules.schema.json_schema import ValueSchema

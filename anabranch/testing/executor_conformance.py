@@ -25,13 +25,14 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from secrets import token_hex
 from typing import Any, TypeAlias
 
 import aio_pika
 from aio_pika.abc import AbstractChannel, AbstractIncomingMessage
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.handler_contract import idempotency_key
 
 CONCURRENCY = 4

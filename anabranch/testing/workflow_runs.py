@@ -10,11 +10,12 @@ import inspect
 import json
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.handler_contract import Helpers
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.drawn.drawn_state import InstanceState

@@ -6,9 +6,9 @@ A resolved config is never resolved again: what a template has inserted may itse
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.handler_contract import Handler, HandlerReturn, Helpers
 from anabranch.engine.rules.coded.coded_plan import STEP_TYPE
 from anabranch.engine.rules.graph.node_types import NodeType

@@ -17,9 +17,10 @@ import socket
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol, cast
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.console.lines import LineOrigin, Progress, prints_kept
 from anabranch.engine.handler_contract import HandlerRegistry, HandlerResult

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import orjson
 
+from anabranch.dataclass import dataclass
 from anabranch.dead_letters.dead_letters import DeadLetter
 from anabranch.engine.handler_contract import HandlerResult
 from anabranch.engine.rules.graph.priorities import NORMAL, PRIORITIES, Priority

@@ -7,11 +7,11 @@ the job's tenant. What only a template has made is not stored: it stays in the m
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import orjson
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.value_parts import PART_BYTES_MIN, Division, divide
 from anabranch.transport.job_messages import BadMessage, JobPart
 

@@ -16,10 +16,11 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from secrets import token_hex
 from typing import Any, Protocol, TypeAlias, cast
 
+from anabranch.dataclass import dataclass
 from anabranch.dead_letters.dead_letters import DeadLetterRows
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.console.lines import Sink, read_progress

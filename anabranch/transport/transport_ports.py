@@ -8,9 +8,9 @@ what they have had.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from anabranch.dataclass import dataclass
 from anabranch.errors import AnabranchError
 from anabranch.transport.job_messages import DeadMessage, JobReport, JobSearch, NodeJob
 

@@ -6,8 +6,9 @@ Everything belongs to a tenant; other tenants' triggers read as absent. Only the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from anabranch.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.entry_points import FAILURE_TYPE, SCHEDULE_TYPE, TOPIC_TYPE, WEBHOOK_TYPE
 from anabranch.errors import HookPathTaken, LimitReached

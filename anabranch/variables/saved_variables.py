@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.ports import WorkflowVersion
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.instants import to_iso

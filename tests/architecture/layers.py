@@ -380,6 +380,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "version": (),
     "deferred": (),
+    # dataclasses, for every module that has some
+    "dataclass": (),
     # the countdown of a process that stops, for every part of its end
     "grace": (),
 }
@@ -466,7 +468,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "engine.store.columns",
         "engine.hints.hint_line",
     ),
-    "core": ("settings", "engine.ports", "engine.rules", "errors", "version", "deferred", "grace"),
+    "core": ("settings", "engine.ports", "engine.rules", "errors", "version", "deferred", "dataclass", "grace"),
 }
 
 # Components that are files of several folders.
@@ -605,7 +607,7 @@ def _nothing_imports_upward(source: Source, known_modules: frozenset[str]) -> It
             yield used.line, "a relative import: write the whole name, so that a reader sees which layer it is"
         elif used.module.split(".")[0] == "anabranch":
             target = component_of(used.module)
-            if target not in (component, "deferred", *MAY_IMPORT[component]):
+            if target not in (component, "deferred", "dataclass", *MAY_IMPORT[component]):
                 allowed = ", ".join(MAY_IMPORT[component]) or "nothing of ours"
                 yield (
                     used.line,
@@ -658,6 +660,14 @@ def _nothing_is_unpickled(source: Source, known_modules: frozenset[str]) -> Iter
             )
 
 
+def _dataclasses_are_our_own(source: Source, known_modules: frozenset[str]) -> Iterator[tuple[int, str]]:
+    if component_of(source.module) in ("dataclass", "handlers.sandbox.inside"):  # the sandbox imports nothing of ours
+        return
+    for name, line in source.names_from("dataclasses"):
+        if name == "dataclass":
+            yield line, "dataclasses: take `dataclass` from anabranch.dataclass, where a class costs less to define"
+
+
 def _docstrings_say_something(source: Source, known_modules: frozenset[str]) -> Iterator[tuple[int, str]]:
     for text, line in source.docstrings():
         if _ONLY_A_REFERENCE.fullmatch(text):
@@ -684,6 +694,7 @@ RULES: tuple[Rule, ...] = (
     _sql_stays_in_the_stores,
     _rules_are_pure,
     _nothing_is_unpickled,
+    _dataclasses_are_our_own,
     _docstrings_say_something,
     _ports_take_few_parameters,
 )

@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 BEGIN, END = "<!-- layers: drawn by tests/architecture/picture.py -->\n", "<!-- end of layers -->\n"
 
 # Leaves that anybody may need: arrows to them would hide the others.
-EVERYWHERE = ("errors", "deferred", "version", "grace")
+EVERYWHERE = ("errors", "deferred", "dataclass", "version", "grace")
 
 # Where the name of a module says little, or means something to Mermaid.
 LABELS = {"": "import anabranch", "__main__": "python -m anabranch"}

@@ -52,6 +52,12 @@ class Source:
             self._imports_by_known[id(known_modules)] = found
         return found
 
+    def names_from(self, module: str) -> Iterator[tuple[str, int]]:
+        """Every name that `from module import …` imports, with its line."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.ImportFrom) and node.module == module:
+                yield from ((alias.name, node.lineno) for alias in node.names)
+
     def dotted_names(self) -> Iterator[tuple[str, int]]:
         """Every name or attribute path that is read, such as `datetime.now`, with its line."""
         for node in ast.walk(self.tree):

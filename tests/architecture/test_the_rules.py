@@ -72,6 +72,7 @@ BAD = [
     ("anabranch.engine.rules.decide", "async def f():\n    pass", "pure rules: something is awaited"),
     ("anabranch.engine.rules.decide", "text = open('x').read()", "pure rules: open is used"),
     ("anabranch.durable.journal", "import pickle", "safety: pickle runs what it reads"),
+    ("anabranch.durable.journal", "from dataclasses import dataclass, field", "dataclasses: take `dataclass` from"),
     ("anabranch.engine.queues.jobs", 'def f():\n    """See `Jobs.f`."""\n    return 1', "only names another one"),
     (
         "anabranch.engine.ports",
@@ -98,6 +99,7 @@ GOOD = [
         "anabranch.cli.commands.run_command",
         "'''Update the run set before: prose is no statement.'''\nx = 'Select a file from the list'",
     ),
+    ("anabranch.durable.journal", "from dataclasses import replace\nfrom anabranch.dataclass import dataclass"),
     ("anabranch.engine.rules.drawn.drawn_state", "def reopen(open_scopes):\n    return open_scopes.open"),
 ]
 

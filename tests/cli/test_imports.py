@@ -44,6 +44,9 @@ NEVER_FOR_READING = (
 )
 
 
+ONE_NODE = {"name": "one", "nodes": [{"id": "start", "type": "start"}], "edges": []}
+
+
 def modules_after(folder: Path, *commands: Sequence[str]) -> set[str]:
     """What a process has loaded that has given these commands; all of them must succeed."""
     done = subprocess.run(
@@ -138,6 +141,20 @@ def test_a_first_run_loads_no_migrations_no_servers_no_other_database_and_no_ser
     assert types <= {"start", "set", "end", "http_port"}
 
 
+def test_a_run_of_one_node_loads_only_what_that_node_needs(write: Write, folder: Path) -> None:
+    write("one.json", ONE_NODE)
+
+    loaded = modules_after(folder, ["run", "one.json"])
+
+    assert loaded.isdisjoint({"dotenv", "jinja2", "tomllib"})
+    unused = {name for name in loaded if name.startswith("anabranch.engine.rules.repair.")}
+    of_other_nodes = ("engine.rules.templates.expression", "engine.rules.templates.filters", "egress.targets",
+                      "handlers.sandbox.sealed_process", "handlers.sandbox.conversation", "queries.driver_process",
+                      "queries.query_execution", "queries.statement")  # fmt: skip
+    of_coded_runs = ("durable.history_replay",)
+    assert not unused and loaded.isdisjoint(f"anabranch.{each}" for each in (*of_other_nodes, *of_coded_runs))
+
+
 def test_a_command_collects_rarely_and_not_when_it_ends() -> None:
     program = (
         "import atexit, gc\n"
@@ -148,7 +165,23 @@ def test_a_command_collects_rarely_and_not_when_it_ends() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
-    assert done.stdout.splitlines()[-1] == "50000 True"
+    assert done.stdout.splitlines()[-1] == "200000 True"
+
+
+def test_a_run_of_one_node_ends_without_a_collection(write: Write, folder: Path) -> None:
+    write("one.json", ONE_NODE)
+    program = (
+        "import atexit, gc\n"
+        "collections = lambda: sum(each['collections'] for each in gc.get_stats())\n"
+        "atexit.register(lambda: print(collections() - before))\n"
+        "import sys; sys.argv = ['anabranch', 'run', 'one.json']\n"
+        "from anabranch.__main__ import main\n"
+        "before = collections()\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[-1] == "0"
 
 
 @pytest.mark.parametrize("name", ["anabranch", "anabranch.handlers", "anabranch.service"])

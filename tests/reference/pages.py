@@ -21,10 +21,14 @@ from anabranch.engine.rules.graph.document import (
 )
 from anabranch.engine.rules.instants import from_iso, to_iso
 from anabranch.engine.rules.templates.builtin_variables import Facts
-from anabranch.engine.rules.templates.expression import EXPRESSION_DEPTH_MAX
 from anabranch.engine.rules.templates.filters import FILTER_PARAMETERS
 from anabranch.engine.rules.templates.template import compile_template
-from anabranch.engine.rules.templates.text import EXPRESSION_LENGTH_MAX, EXPRESSIONS_MAX, TEMPLATE_LENGTH_MAX
+from anabranch.engine.rules.templates.text import (
+    EXPRESSION_DEPTH_MAX,
+    EXPRESSION_LENGTH_MAX,
+    EXPRESSIONS_MAX,
+    TEMPLATE_LENGTH_MAX,
+)
 from anabranch.handlers import builtin_types
 from anabranch.service.definitions.document_schema import document_schema
 from tests.reference.commands_page import commands_page

@@ -13,8 +13,8 @@ from anabranch.engine.rules.coded import coded_decide as coded
 from anabranch.engine.rules.graph import document as graph
 from anabranch.engine.rules.shared import decisions, signals
 from anabranch.engine.rules.templates import text as template_text
-from anabranch.engine.rules.templates.expression import EXPRESSION_DEPTH_MAX
 from anabranch.engine.rules.templates.template import compile_config, compile_template, config_problems
+from anabranch.engine.rules.templates.text import EXPRESSION_DEPTH_MAX
 from anabranch.errors import TemplateError
 from anabranch.service.runs import child_runs
 

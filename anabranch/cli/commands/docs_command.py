@@ -12,7 +12,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,6 +20,7 @@ import typer
 
 from anabranch.cli.options import AsJson
 from anabranch.cli.output import print_document, print_line
+from anabranch.dataclass import dataclass
 from anabranch.deferred import deferred
 from anabranch.errors import NotFound
 

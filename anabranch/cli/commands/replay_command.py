@@ -6,7 +6,6 @@ import asyncio
 import io
 from collections.abc import AsyncIterator, Mapping
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +16,7 @@ from anabranch.cli.options import Imports
 from anabranch.cli.output import counted, print_document, print_line
 from anabranch.cli.target import Target, TargetOptions, open_target
 from anabranch.cli.user_code import import_user_code
+from anabranch.dataclass import dataclass
 from anabranch.deferred import deferred
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.run_filter import RunFilter

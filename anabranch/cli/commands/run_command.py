@@ -10,7 +10,6 @@ import asyncio
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +26,7 @@ from anabranch.cli.outcome import outcome_of, print_outcome
 from anabranch.cli.output import print_document, print_note, problem_line
 from anabranch.cli.program_name import command
 from anabranch.cli.session import CommandSession, open_session
+from anabranch.dataclass import dataclass
 from anabranch.deferred import deferred
 from anabranch.engine.rules.entry_points import START_TYPE
 from anabranch.engine.rules.events import Status

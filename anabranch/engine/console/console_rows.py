@@ -6,12 +6,12 @@ Written by the console, read by the service and by watchers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import orjson
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.console.lines import Progress
 from anabranch.engine.rules.instants import to_iso
 

@@ -11,12 +11,12 @@ import logging
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, TextIO
 
 import orjson
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.console.console_rows import LEVELS, ConsoleRows, Line, ProgressReport, StoredLines, StoredSize
 from anabranch.errors import StoreUnavailable
 

@@ -18,8 +18,8 @@ import logging
 import secrets
 from asyncio import timeout
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.hints.hint_line import LeaderRows
 from anabranch.engine.periodic_poller import Poller
 from anabranch.engine.ports import Clock

@@ -12,8 +12,8 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.log_pages import pages_of
 from anabranch.engine.observers import Observers

@@ -11,8 +11,9 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.engine_options import EngineOptions
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues import DelayQueue

@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.log_pages import pages_of
 from anabranch.engine.observers import CommittedEvents, Observers
 from anabranch.engine.ownership.history_watch import suspend_for_lost_rows

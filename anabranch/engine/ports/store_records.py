@@ -7,9 +7,9 @@ the instance need not be woken.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead
 from anabranch.engine.rules.event_payloads import RunReopened
 from anabranch.engine.rules.events import ActivationKey, Event, Status, SuspendReason

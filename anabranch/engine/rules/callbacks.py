@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.event_payloads import read_signal, read_wait
 from anabranch.engine.rules.events import ENDINGS, ActivationKey, Event, EventType

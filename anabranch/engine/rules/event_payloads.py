@@ -8,11 +8,11 @@ none. The stored JSON must stay readable for every later version: a form may gai
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import orjson
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.events import Event, EventType, SuspendReason
 from anabranch.engine.rules.instants import from_iso, to_iso, to_iso_or_none
 from anabranch.engine.rules.shared.left_out import Ranges, together

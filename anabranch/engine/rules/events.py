@@ -6,10 +6,10 @@ them. The names and payloads of the types are stable: stored logs contain them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.coded.names import Mark
 from anabranch.engine.rules.values import Payload
 

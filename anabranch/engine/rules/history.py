@@ -8,10 +8,11 @@ Decisions use another fold, `evolve`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID, Mark, StepKind
 from anabranch.engine.rules.drawn.scopes import base_of, is_item_of, scope_key_of
 from anabranch.engine.rules.event_payloads import (

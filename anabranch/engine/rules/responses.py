@@ -9,11 +9,11 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.values import Payload
 

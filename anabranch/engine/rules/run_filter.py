@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import orjson
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.values import Payload, json_equal
 from anabranch.errors import ValueNotStorable, ValueTooLarge

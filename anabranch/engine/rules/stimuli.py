@@ -9,9 +9,9 @@ Stimuli are immutable. (Those created for every run or node are not `frozen`, fo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.coded.names import Mark
 from anabranch.engine.rules.events import ActivationKey, Status, SuspendReason
 from anabranch.engine.rules.shared.blame import Blame

@@ -6,9 +6,10 @@ Pure. Made by the service of test runs, kept in the log beside the definition, r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.values import Payload
 
 # 4 MB of pinned outputs, as much as the definition: both are in one row of the log.

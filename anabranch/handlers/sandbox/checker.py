@@ -12,10 +12,17 @@ import json
 import socket
 import threading
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
+from anabranch.deferred import deferred
 from anabranch.handlers.sandbox.code_jobs import CodeProblem
 from anabranch.handlers.sandbox.inside import sealed_wire as wire
-from anabranch.handlers.sandbox.sealed_process import ForkServer, ForkServerLost
+
+# Only to check code.
+if TYPE_CHECKING:
+    from anabranch.handlers.sandbox import sealed_process
+else:
+    sealed_process = deferred("anabranch.handlers.sandbox.sealed_process")
 
 # 2 seconds and 512 MB of address space for compiling 256 KiB at most.
 _SECONDS_MAX = 2
@@ -46,7 +53,7 @@ class Checker:
         # Owned for orders and for what is kept, never while a child compiles.
         self._lock = threading.Lock()
         self._slots = threading.Semaphore(_AT_ONCE_MAX)
-        self._servers: dict[str, ForkServer] = {}
+        self._servers: dict[str, sealed_process.ForkServer] = {}
         self._answers: OrderedDict[tuple[str, str], list[CodeProblem]] = OrderedDict()
         self._stops = 0
 
@@ -65,7 +72,7 @@ class Checker:
             for _ in range(_ATTEMPTS_MAX):
                 try:
                     problems = self._ask(language, code, stops)
-                except (ForkServerLost, _Unavailable):
+                except (sealed_process.ForkServerLost, _Unavailable):
                     return []
                 except (OSError, ValueError, TypeError, KeyError):
                     continue
@@ -83,7 +90,7 @@ class Checker:
     def _ask(self, language: str, code: str, stops: int) -> list[CodeProblem]:
         with self._lock:
             if self._stops != stops:
-                raise ForkServerLost("it was stopped")  # a question from before must not start it again
+                raise sealed_process.ForkServerLost("it was stopped")  # a question from before must not start it again
             server = self._server(language)
             child = server.fork()
         try:
@@ -98,16 +105,18 @@ class Checker:
             if len(self._answers) > _ANSWERS_MAX:
                 self._answers.popitem(last=False)
 
-    def _server(self, language: str) -> ForkServer:
+    def _server(self, language: str) -> sealed_process.ForkServer:
         server = self._servers.get(language)
         if server is not None:
             try:
                 server.messages()  # so that its reports do not accumulate
                 return server
-            except ForkServerLost:
+            except sealed_process.ForkServerLost:
                 with contextlib.suppress(OSError):
                     server.close()
-        server = self._servers[language] = ForkServer.launch(language, requires_seccomp=self._requires_seccomp)
+        server = self._servers[language] = sealed_process.ForkServer.launch(
+            language, requires_seccomp=self._requires_seccomp
+        )
         return server
 
 

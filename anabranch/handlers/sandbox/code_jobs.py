@@ -6,9 +6,9 @@ Used by the code node types. Knows nothing about processes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from anabranch.dataclass import dataclass
 from anabranch.errors import NodeFailure
 
 LANGUAGES = ("python", "javascript")

@@ -11,8 +11,8 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from anabranch.dataclass import dataclass
 from anabranch.handlers.sandbox.sealed_process import ChildProcess, ForkServer, ForkServerLost
 
 logger = logging.getLogger(__name__)

@@ -16,19 +16,27 @@ import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from anabranch.deferred import deferred
 from anabranch.errors import NodeFailure
 from anabranch.handlers.sandbox.checker import Checker
 from anabranch.handlers.sandbox.code_jobs import CodeJob, CodeProblem, LogLine, unavailable
 from anabranch.handlers.sandbox.concurrency_limiter import ConcurrencyLimiter
-from anabranch.handlers.sandbox.conversation import ChildProcessEnded, Conversation, ProtocolViolated, ValueUnfit
 from anabranch.handlers.sandbox.inside import sealed_wire as wire
-from anabranch.handlers.sandbox.pool import Child, ChildExit, Pool
-from anabranch.handlers.sandbox.sealed_process import ForkServer, ForkServerLost
 from anabranch.handlers.types.http_port import HttpSender
+
+# Only to run code.
+if TYPE_CHECKING:
+    from anabranch.handlers.sandbox import conversation as conversing
+    from anabranch.handlers.sandbox import pool as pooling
+    from anabranch.handlers.sandbox import sealed_process
+else:
+    conversing = deferred("anabranch.handlers.sandbox.conversation")
+    pooling = deferred("anabranch.handlers.sandbox.pool")
+    sealed_process = deferred("anabranch.handlers.sandbox.sealed_process")
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +72,7 @@ class Sandbox:
         self._unsafe = unsafe
         self._warm = warm
         self._concurrency_limiter = ConcurrencyLimiter(slots=slots, slots_per_tenant=max(1, slots // 2))
-        self._pools: dict[str, Pool] = {}
+        self._pools: dict[str, pooling.Pool] = {}
         self._checker = Checker(requires_seccomp=not unsafe)
         self._layers: Mapping[str, str] | None = None
         self._on_ready: list[Callable[[], None]] = []
@@ -93,7 +101,7 @@ class Sandbox:
         """The layers that this machine has: layer → `yes…` or `no (why)`. Starts a fork server if none has run yet."""
         if self._layers is None:
             pool = self._pool("python")
-            with suppress(ForkServerLost):
+            with suppress(sealed_process.ForkServerLost):
                 await pool.bury(await pool.take())
         return self._layers or {"seccomp": "no (the fork server does not start)"}
 
@@ -138,10 +146,10 @@ class Sandbox:
     def _may_run(self) -> bool:
         return self._unsafe or (self._layers is not None and self._layers.get("seccomp") == "yes")
 
-    def _pool(self, language: str) -> Pool:
+    def _pool(self, language: str) -> pooling.Pool:
         pool = self._pools.get(language)
         if pool is None:
-            pool = self._pools[language] = Pool(
+            pool = self._pools[language] = pooling.Pool(
                 language,
                 warm=self._warm,
                 requires_seccomp=not self._unsafe,
@@ -150,7 +158,7 @@ class Sandbox:
             )
         return pool
 
-    def _started(self, server: ForkServer) -> None:
+    def _started(self, server: sealed_process.ForkServer) -> None:
         if self._layers is None:
             line = ", ".join(f"{layer} {state}" for layer, state in server.layers.items())
             logger.info("sandbox: %s", line)
@@ -162,7 +170,7 @@ class Sandbox:
         pool = self._pool(job.language)
         try:
             child = await pool.take()
-        except ForkServerLost as lost:
+        except sealed_process.ForkServerLost as lost:
             raise _died(f"the fork server for {job.language} is lost: {lost}") from None
         try:
             answer = await self._converse(child, job, context, log)
@@ -174,24 +182,26 @@ class Sandbox:
         pool.dismiss(child)
         return answer
 
-    async def _converse(self, child: Child, job: CodeJob, context: bytes, log: LogLine) -> Mapping[str, Any] | None:
+    async def _converse(
+        self, child: pooling.Child, job: CodeJob, context: bytes, log: LogLine
+    ) -> Mapping[str, Any] | None:
         """The child's answer, or None if it ended without one."""
         if not self._may_run():
             raise unavailable(f"seccomp: {(self._layers or {}).get('seccomp', 'unknown')}")
         timeout_s = job.timeout_ms / 1000
         fetcher = self._fetcher if job.allow_fetch else None
-        conversation = Conversation(child.process.connection, log, fetcher, timeout_s=timeout_s)
+        conversation = conversing.Conversation(child.process.connection, log, fetcher, timeout_s=timeout_s)
         try:
             async with asyncio.timeout(timeout_s):
                 return await conversation.hold(_limits(job), _encoded_job(job), context)
         except TimeoutError:
             raise _failure("CODE_TIMEOUT", "CodeTimeout", f"the code ran longer than {job.timeout_ms} ms") from None
-        except ValueUnfit as unfit:
+        except conversing.ValueUnfit as unfit:
             message = f"the code returned {unfit}"
             raise _failure("VALUE_NOT_STORABLE", "ValueNotStorable", message) from None
-        except ProtocolViolated as broke:
+        except conversing.ProtocolViolated as broke:
             raise _died(f"its process sent {broke}") from None
-        except ChildProcessEnded:
+        except conversing.ChildProcessEnded:
             return None
 
 
@@ -199,7 +209,7 @@ class CodeGate:
     """Keeps jobs of one language in the queue while they would have to wait for the sandbox."""
 
     def __init__(
-        self, limiter: ConcurrencyLimiter, pool: Callable[[], Pool], on_ready: list[Callable[[], None]]
+        self, limiter: ConcurrencyLimiter, pool: Callable[[], pooling.Pool], on_ready: list[Callable[[], None]]
     ) -> None:
         """What is in `on_ready` is called when a fork server was started."""
         self._limiter = limiter
@@ -271,7 +281,7 @@ def _line_and_column(line: int, column: int) -> str:
     return f"line {line}, column {column}" if column else f"line {line}"
 
 
-def _of_death(death: ChildExit | None, job: CodeJob) -> NodeFailure:
+def _of_death(death: pooling.ChildExit | None, job: CodeJob) -> NodeFailure:
     what = "the process that ran the code ended"
     if death is None:
         return _died(f"{what}, and its fork server with it")

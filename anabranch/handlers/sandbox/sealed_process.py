@@ -12,10 +12,10 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.handlers.sandbox.inside import sealed_wire as wire
 
 # 10 seconds: it takes a tenth of one on a quiet machine.

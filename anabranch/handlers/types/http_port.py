@@ -6,8 +6,10 @@ Implemented by the egress client. Knows neither side.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
+
+from anabranch.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

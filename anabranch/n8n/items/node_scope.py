@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.n8n.graph import LOOP_KIND, LinkGraph, loop_output
 from anabranch.n8n.items.tracing import InputLinks, ItemTrace
 from anabranch.n8n.job import Exit

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from anabranch.dataclass import dataclass
 from anabranch.n8n.exports import Link
 from anabranch.n8n.graph import LinkGraph
 from anabranch.n8n.job import Exit

@@ -7,9 +7,9 @@ the same, but in comparisons of numbers: there what is missing is given a number
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.n8n.phrases import Phrase
 from anabranch.n8n.refs import literal
 from anabranch.n8n.texts import Texts, without_sign

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.n8n.job import MappingJob, NotMapped
 from anabranch.n8n.maps.condition_templates import (
     ConditionTemplate,

@@ -6,8 +6,8 @@ Pure. Used by the modules of mappings as a decorator; `mapping` collects what it
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from anabranch.dataclass import dataclass
 from anabranch.n8n.job import MappingJob
 
 

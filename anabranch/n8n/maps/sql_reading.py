@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from anabranch.dataclass import dataclass
 from anabranch.n8n.job import NotMapped
 from anabranch.n8n.js_tree import NotRead, texts_of
 from anabranch.n8n.phrases import Phrase

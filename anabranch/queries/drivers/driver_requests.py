@@ -6,10 +6,10 @@ Pure. Written by the service (`driver_process`), read by the driver process (`se
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.queries.parameters import Bound, Document
 
 

@@ -10,21 +10,28 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from anabranch.deferred import deferred
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.values import is_storable
 from anabranch.errors import NodeFailure, NotFound, QueryFailed, SourceTooPowerful
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.limits import STATEMENT_TIMEOUT_MS, STATEMENT_TIMEOUT_MS_MAX
-from anabranch.queries.parameters import ParametersRefused, declaration_of, read_parameters
 from anabranch.queries.query_engine import QueryEngine
 from anabranch.queries.query_faults import RoleTooPowerful
 from anabranch.queries.saved.saved_queries import DataQuery, DataSource, SavedQueries, SavedSource
 from anabranch.queries.sources import LocalPaths, ReadyUrl, ServerSource, SqliteSource, read_source
-from anabranch.queries.statement import StatementRefused, read_statement
 from anabranch.queries.urls import SourceUrls
 from anabranch.service.documents import Problem, check_fields, check_name, refused
+
+# Only to save a query.
+if TYPE_CHECKING:
+    from anabranch.queries import parameters as declared
+    from anabranch.queries import statement as sql
+else:
+    declared = deferred("anabranch.queries.parameters")
+    sql = deferred("anabranch.queries.statement")
 
 _SOURCE_FIELDS = frozenset({"name", "url"})
 _QUERY_FIELDS = frozenset({"name", "dataSourceID", "sql", "params", "writes", "timeout"})
@@ -146,11 +153,11 @@ class DataService:
         except NotFound as absent:
             raise refused([("NOT_FOUND", "/dataSourceID", absent.message)]) from None
         try:
-            statement = read_statement(document["sql"], SourceKind(source.kind), writes=writes)
-            parameters = read_parameters(document.get("params"), statement.parameters)
-        except StatementRefused as refusal:
+            statement = sql.read_statement(document["sql"], SourceKind(source.kind), writes=writes)
+            parameters = declared.read_parameters(document.get("params"), statement.parameters)
+        except sql.StatementRefused as refusal:
             raise refused([(each.code, "/sql", each.message) for each in refusal.refusals]) from None
-        except ParametersRefused as refusal:
+        except declared.ParametersRefused as refusal:
             problems = [("CONFIG_INVALID", f"/params{pointer}", message) for pointer, message in refusal.problems]
             raise refused(problems) from None
         return await self.saved.save_query(
@@ -160,7 +167,7 @@ class DataService:
                 name,
                 source.data_source_id,
                 document["sql"],
-                declaration_of(parameters),
+                declared.declaration_of(parameters),
                 writes,
                 timeout_ms,
                 0,

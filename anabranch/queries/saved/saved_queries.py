@@ -7,9 +7,9 @@ reads as absent.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.instants import to_iso
 
 

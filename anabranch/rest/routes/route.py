@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from functools import partialmethod
 from typing import Any, ClassVar, Final, Literal, TypeAlias
@@ -17,6 +17,7 @@ from multidict import CIMultiDictProxy, MultiDictProxy
 from pydantic import BaseModel
 
 from anabranch.app_services import AppServices
+from anabranch.dataclass import dataclass
 from anabranch.errors import AnabranchError
 from anabranch.keys.access import Principal, Role
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.log_pages import pages_of
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import InstanceRow, Loaded

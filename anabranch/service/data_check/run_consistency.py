@@ -6,8 +6,9 @@ Called by `data_doctor` with a row and its log from one snapshot.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.event_payloads import read_error, read_forked_from, read_signal
 from anabranch.engine.rules.events import (

@@ -11,9 +11,10 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from anabranch.dataclass import dataclass
 from anabranch.deferred import deferred
 from anabranch.errors import TooManyChecks
 

@@ -8,10 +8,10 @@ everything that is saved, and concurrent starts share one read of a version. Wha
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.housekeeping import cancel_runs_of_deleted_workflows
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ports import NewVersion, Pause, WorkflowVersion

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.entry_points import WEBHOOK_TYPE
 from anabranch.engine.rules.graph.node_types import DATA_QUERY_TYPE

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.drawn.drawn_state import ContextSnapshot, InstanceState
 from anabranch.engine.rules.drawn.scopes import pass_path, scope_key_of
 from anabranch.engine.rules.event_payloads import left_out_by

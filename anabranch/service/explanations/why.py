@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.drawn.drawn_state import InstanceState
 from anabranch.engine.rules.drawn.scopes import base_of, pass_path
 from anabranch.engine.rules.events import ELSE_HANDLE, LOOP_HANDLE, ActivationKey, Status, SuspendReason

@@ -7,9 +7,11 @@ executes its open nodes or its function.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from anabranch.dataclass import dataclass
+from anabranch.deferred import deferred
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.ports import InstanceHead, InstanceRow, Transition
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND, CodedPlan
@@ -19,8 +21,6 @@ from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.document import DOCUMENT_BYTES_MAX
 from anabranch.engine.rules.graph.node_types import DATA_QUERY_TYPE
 from anabranch.engine.rules.graph.plan import Plan
-from anabranch.engine.rules.repair.coded_fork import plan_coded_fork
-from anabranch.engine.rules.repair.fork_plan import FORK_ROWS_MAX, ForkCut, ForkPlan, RecordedRun, plan_fork
 from anabranch.engine.rules.stimuli import Started
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import ForkRefused, InvalidRequest, NotFound, PlanChanged, RunTooLarge
@@ -28,6 +28,13 @@ from anabranch.run_requests import FORK, SAME_INPUT, ForkOptions, StartOptions, 
 from anabranch.service.repair.retry_verbs import RetryVerbs
 from anabranch.service.runs.start_verbs import check_entry_point, input_payload, new_run_id, root_head, test_head
 from anabranch.service.runs.testing_verbs import TestingVerbs
+
+# Only to fork a run.
+if TYPE_CHECKING:
+    from anabranch.engine.rules.repair import coded_fork, fork_plan
+else:
+    coded_fork = deferred("anabranch.engine.rules.repair.coded_fork")
+    fork_plan = deferred("anabranch.engine.rules.repair.fork_plan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,7 @@ class PlannedFork:
     head: InstanceHead
     """Of the new one."""
     plan: AnyPlan
-    fork: ForkPlan
+    fork: fork_plan.ForkPlan
 
     def as_json(self) -> dict[str, Any]:
         """As a dry run answers."""
@@ -103,12 +110,15 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
         trigger = _renamed(read_trigger(log[0].payload), options.renames)
         check_entry_point(plan, trigger)
         payload = await input_payload(input_, plan, self.checks, tenant_id=tenant_id, trigger=trigger)
-        source, cut, now = RecordedRun(source_plan, row.head, log), await self._cut(row, options, plan), head.created_at
+        source, now = fork_plan.RecordedRun(source_plan, row.head, log), head.created_at
+        cut = await self._cut(row, options, plan)
         if isinstance(plan, CodedPlan):
-            fork = await self.checks.run(tenant_id, plan_coded_fork, source, plan, head, payload, cut=cut, now=now)
+            fork = await self.checks.run(
+                tenant_id, coded_fork.plan_coded_fork, source, plan, head, payload, cut=cut, now=now
+            )
         else:
             started = Started(payload, trigger, definition=definition)
-            fork = await self.checks.run(tenant_id, plan_fork, source, plan, head, started, cut=cut, now=now)
+            fork = await self.checks.run(tenant_id, fork_plan.plan_fork, source, plan, head, started, cut=cut, now=now)
         if options.if_plan not in (None, fork.digest):
             raise PlanChanged(f"the plan of the fork is {fork.digest} now")
         return PlannedFork(row, options, head, plan, fork)
@@ -125,8 +135,10 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
 
     def _check_fork(self, row: InstanceRow, options: ForkOptions) -> None:
         head = row.head
-        if row.last_seq > FORK_ROWS_MAX:
-            raise RunTooLarge(f"run {head.instance_id} has {row.last_seq:,} rows; at most {FORK_ROWS_MAX:,} are forked")
+        if row.last_seq > fork_plan.FORK_ROWS_MAX:
+            raise RunTooLarge(
+                f"run {head.instance_id} has {row.last_seq:,} rows; at most {fork_plan.FORK_ROWS_MAX:,} are forked"
+            )
         if options.at_seq is not None and not 1 <= options.at_seq <= row.last_seq:
             raise InvalidRequest(f"the log of run {head.instance_id} has no row {options.at_seq}")
         if head.kind == CODED_KIND and options.graph is not None:
@@ -136,12 +148,12 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
         if head.workflow_id is None and options.graph is None:
             raise InvalidRequest(f"run {head.instance_id} is a test run", hint="Give the graph that its fork follows.")
 
-    async def _cut(self, row: InstanceRow, options: ForkOptions, plan: AnyPlan) -> ForkCut:
+    async def _cut(self, row: InstanceRow, options: ForkOptions, plan: AnyPlan) -> fork_plan.ForkCut:
         queries: dict[str, int | None] = {}
         if isinstance(plan, Plan) and self._references is not None:
             keys = {node.config["dataQueryID"] for node in plan.nodes.values() if node.type == DATA_QUERY_TYPE}
             queries = await self._references.queries_since(keys, tenant_id=row.head.tenant_id)
-        return ForkCut(
+        return fork_plan.ForkCut(
             seq=options.at_seq,
             chosen=options.chosen,
             redo_failed=options.redo_failed,
@@ -182,7 +194,7 @@ class ForkVerbs(TestingVerbs, RetryVerbs):
         )
         return replace(head, forked_from=row.head.instance_id), stored, None
 
-    async def _written(self, head: InstanceHead, fork: ForkPlan, *, tenant_id: str) -> dict[str, Any]:
+    async def _written(self, head: InstanceHead, fork: fork_plan.ForkPlan, *, tenant_id: str) -> dict[str, Any]:
         await self._pending_limit.admit(tenant_id)
         state = fork.state
         outcome = await self._store.commit(

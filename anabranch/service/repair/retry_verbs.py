@@ -7,16 +7,17 @@ has changed since, otherwise a new plan is made.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any
 
+from anabranch.dataclass import dataclass
+from anabranch.deferred import deferred
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.ports import FamilyReopening, InstanceRow, Reopening
 from anabranch.engine.rules.event_payloads import Redo, RunCancelledPayload, RunReopened, reopenings_in
 from anabranch.engine.rules.events import ActivationKey, Event, Status
 from anabranch.engine.rules.history import ActivationFilter
 from anabranch.engine.rules.instants import to_iso_or_none
-from anabranch.engine.rules.repair.retry_plan import AwaitedChild, RetryPlan, plan_retry
 from anabranch.engine.rules.shared.left_out import together
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.values import check_key, checked_payload
@@ -34,6 +35,12 @@ from anabranch.errors import (
 from anabranch.run_requests import RETRY, RetryOptions
 from anabranch.service.runs.run_verbs import RunVerbs
 from anabranch.service.runs.run_view import activations_in
+
+# Only to retry a run.
+if TYPE_CHECKING:
+    from anabranch.engine.rules.repair import retry_plan
+else:
+    retry_plan = deferred("anabranch.engine.rules.repair.retry_plan")
 
 # 1,000 runs in one transaction, as many as are locked together without others noticing.
 FAMILY_MAX = 1_000
@@ -176,7 +183,7 @@ class RetryVerbs(RunVerbs):
         events = [event async for page in self._log_of(row) for event in page]
         plan = await self._engine.plans.plan_of(head)
         retry = await self.checks.run(
-            head.tenant_id, plan_retry, plan, head, events, all_failed_steps=family.options.all_failed_steps
+            head.tenant_id, retry_plan.plan_retry, plan, head, events, all_failed_steps=family.options.all_failed_steps
         )
         children = [
             child
@@ -218,7 +225,7 @@ class RetryVerbs(RunVerbs):
         return children
 
     async def _plan_child(
-        self, awaited: AwaitedChild, retry: RetryPlan, parent: InstanceRow, family: _Family
+        self, awaited: retry_plan.AwaitedChild, retry: retry_plan.RetryPlan, parent: InstanceRow, family: _Family
     ) -> _Child | None:
         """The child run of an open activation, if it has to continue as well."""
         child = await self._store.get_instance(awaited.child_id)

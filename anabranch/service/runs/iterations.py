@@ -7,9 +7,10 @@ iterations have ended.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.drawn.scopes import base_of
 from anabranch.engine.rules.events import ActivationKey, Event

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.console.console_rows import ConsoleRows, Line, LinesWanted
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.log_pages import log_pages

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.drawn.scopes import base_of
 from anabranch.engine.rules.events import ActivationKey, Event

@@ -13,8 +13,9 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.periodic_poller import Poller
 from anabranch.engine.rules.events import Event, Status

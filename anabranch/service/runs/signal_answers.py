@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.shared.signals import FoldedSignals
 from anabranch.engine.rules.values import Payload

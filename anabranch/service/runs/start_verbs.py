@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.plans import TEST_VERSION, ActiveVersions
 from anabranch.engine.ports import InstanceRow, WorkflowVersion

@@ -7,9 +7,10 @@ Pure. Called by the services of test runs and drafts. The options are read, chec
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.drawn.scopes import is_item_of
 from anabranch.engine.rules.entry_points import WEBHOOK_TYPE
 from anabranch.engine.rules.events import LOOP_HANDLE

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND

@@ -9,11 +9,12 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import orjson
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.ports import NewVersion, WorkflowVersion
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND, CODED_TENANT_ID
 from anabranch.engine.rules.graph.source_texts import parse_document

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.ports import WHOLE_LOG_WEIGHT_MAX, InstanceRow, Loaded
 from anabranch.engine.rules.event_payloads import read_wait, signal_taken
 from anabranch.engine.rules.events import ENDINGS, Event, EventType

@@ -13,7 +13,6 @@ is followed: nothing happens in the gap, and the doubled hour happens twice.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 from itertools import islice, takewhile
@@ -21,6 +20,8 @@ from typing import TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
+
+from anabranch.dataclass import dataclass
 
 # 128 characters: longer than any sensible expression (a list of all minutes has 169).
 CRON_CHARACTERS_MAX = 128

@@ -7,9 +7,9 @@ store's clock. To add a field, start here and continue through the other files o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.instants import to_iso
 
 

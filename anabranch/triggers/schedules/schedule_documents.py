@@ -6,9 +6,9 @@ Pure. Called by `schedule_service`. A new field of schedules is added here, and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.duration import format_duration, parse_duration
 from anabranch.engine.rules.instants import to_iso, to_iso_or_none
 from anabranch.engine.rules.values import checked_payload

@@ -7,8 +7,9 @@ store's clock.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from anabranch.dataclass import dataclass
 
 FAILED_TOPIC = "#failed"
 """The topic of messages about failed runs. Nobody can publish on it: a topic has no `#`."""

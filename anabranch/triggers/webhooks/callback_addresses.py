@@ -10,9 +10,9 @@ import struct
 import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.callbacks import event_id, event_of_id, is_callback_event
 from anabranch.engine.rules.instants import from_iso
 from anabranch.errors import SecretKeyMissing

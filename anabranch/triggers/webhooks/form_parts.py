@@ -6,8 +6,7 @@ parts stay bytes, and the size of parts and of their headers is limited.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from anabranch.dataclass import dataclass
 from anabranch.triggers.webhooks.header_parameters import TooManyParameters, parameters_of
 
 # 70 characters: what RFC 2046 allows.

@@ -20,7 +20,8 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from anabranch.dataclass import dataclass
 
 # 5 minutes, as Stripe, Slack and the libraries of Standard Webhooks have it.
 TOLERANCE_S = 300

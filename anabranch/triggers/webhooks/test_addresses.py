@@ -9,8 +9,8 @@ import hashlib
 import struct
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from anabranch.dataclass import dataclass
 from anabranch.triggers.webhooks.signed_tokens import MessageSigner, SignedTokens
 
 TEST_PATH = "/test-hooks/"

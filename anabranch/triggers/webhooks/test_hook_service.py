@@ -7,9 +7,9 @@ is in its log, so it takes one request, on whichever server that arrives.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.callbacks import callback_event
 from anabranch.engine.rules.entry_points import WEBHOOK_TYPE

@@ -8,10 +8,10 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.values import WEBHOOK_INPUT_BYTES_MAX, Payload
 from anabranch.errors import BadJson, InvalidInput, TooLarge, ValueTooLarge
 from anabranch.json_input import parse_json

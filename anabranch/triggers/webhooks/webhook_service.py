@@ -12,12 +12,12 @@ import secrets
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from anabranch.audit.counted_entries import CountedEntries
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.responses import WebhookResponse, response_of

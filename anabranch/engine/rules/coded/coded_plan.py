@@ -7,9 +7,10 @@ deadline, retention and retry there as well.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.graph.plan import Body, PlanNode

@@ -7,9 +7,9 @@ function knew; the steps that these rows ended are its predecessors.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import islice
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.coded.names import NO_MARK, Mark, StepKind
 from anabranch.engine.rules.history import ActivationView
 

@@ -6,7 +6,8 @@ Pure. Read by the fold, by the projection of the log and by what explains runs.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from anabranch.dataclass import dataclass
 
 _STEP = re.compile(r"(?:(.*)/)?(?:([^/\[\]#]+)\[(\d+)\]|([^/\[\]#]+)#(\d+))", re.DOTALL)
 

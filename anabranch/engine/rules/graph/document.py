@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from anabranch.dataclass import dataclass
 from anabranch.deferred import deferred
 from anabranch.engine.rules.entry_points import ENTRY_POINT_TYPES, INPUT_SCHEMA, SINGLE_TYPES, START_TYPE, TRIGGER_TYPES
 from anabranch.engine.rules.events import DEFAULT_HANDLE

@@ -6,10 +6,10 @@ Pure. Called by `analysis`. A fix is offered only if there is nothing to ask; th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.graph.control_flow.structure import Structure
 from anabranch.engine.rules.graph.document import ERROR_HANDLINGS, JOIN_MODES, TITLE_LENGTH_MAX, Graph, derive_name
 from anabranch.engine.rules.graph.known_fields import CLOSE, EDGE_FIELDS, NODE_FIELDS, OPTION_FIELDS, WORKFLOW_FIELDS

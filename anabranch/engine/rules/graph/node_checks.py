@@ -7,9 +7,10 @@ about handles. If a type raises, that is a problem of the node.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from anabranch.dataclass import dataclass
 from anabranch.deferred import deferred
 from anabranch.engine.rules.events import DEFAULT_HANDLE, ELSE_HANDLE, ERROR_HANDLE
 from anabranch.engine.rules.graph.document import Graph, GraphNode

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.graph.plan import Evaluator
 
 DATA_QUERY_TYPE = "dataQuery"

@@ -8,9 +8,10 @@ of a version share it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.drawn.scopes import is_item_of
 from anabranch.engine.rules.entry_points import START_TYPE, WORKFLOW_CALL_TYPE
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, ELSE_HANDLE

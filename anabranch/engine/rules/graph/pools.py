@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+
+from anabranch.dataclass import dataclass
 
 DEFAULT_POOL = "default"
 """The pool of nodes and coded workflows that name none."""

@@ -8,9 +8,9 @@ stable; messages may change.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.values import kind_of
 
 REFUSALS: Mapping[str, str] = {

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.entry_points import START_TYPE, WEBHOOK_TYPE
 from anabranch.engine.rules.graph.analysis import analysis_of
 from anabranch.engine.rules.graph.control_flow.structure import Structure, structure_of

@@ -9,8 +9,9 @@ of this log, its first call judges, before it executes anything.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, FUNCTION_SCOPE, NO_MARK, Mark, StepKind
 from anabranch.engine.rules.event_payloads import (

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any
 
 import orjson
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.callbacks import CALLBACK_TYPE
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.drawn.drawn_state import Activation, ContextSnapshot

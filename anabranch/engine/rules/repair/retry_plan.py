@@ -8,8 +8,9 @@ without them is the run as it was before.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.coded.coded_state import CodedState, Step
 from anabranch.engine.rules.coded.names import StepKind
 from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState

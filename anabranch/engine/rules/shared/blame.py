@@ -13,9 +13,9 @@ n) + `CRASHES_MAX` crashes, and the others continue.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.event_payloads import RunSuspended
 from anabranch.engine.rules.events import ActivationKey, SuspendReason
 

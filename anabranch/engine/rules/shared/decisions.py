@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.coded.names import Mark
 from anabranch.engine.rules.commands import Command, Dispatch, Wake
 from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState, Phase, Scope

@@ -7,8 +7,8 @@ before it reads the log.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from anabranch.dataclass import dataclass
 from anabranch.errors import RunError
 
 # A log is read whole when its run is taken over. 64 MB of payloads are four times what a run's context may hold, and

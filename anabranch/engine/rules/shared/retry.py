@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.graph.known_fields import did_you_mean
 

@@ -11,10 +11,11 @@ alone, for callers that need no more of the run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import orjson
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.event_payloads import (
     SignalAwaited,
     SignalReceived,

@@ -41,11 +41,9 @@ from anabranch.engine.rules.templates.path import (
     unwind,
 )
 from anabranch.engine.rules.templates.secrets import check_secrets, secret_name
+from anabranch.engine.rules.templates.text import EXPRESSION_DEPTH_MAX
 from anabranch.engine.rules.values import kind_of
 from anabranch.errors import TemplatePathMissing
-
-# 24 levels: usual expressions have five or six; each level costs stack during evaluation.
-EXPRESSION_DEPTH_MAX = 24
 
 
 class Expression:

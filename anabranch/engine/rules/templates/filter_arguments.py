@@ -6,9 +6,9 @@ Pure. Used by `filters` and the modules with the filters themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.templates.budget import ITEM_UNITS, Refused, TemplateBudget, check_size, look_up
 from anabranch.engine.rules.values import kind_of
 from anabranch.errors import TemplatePathMissing

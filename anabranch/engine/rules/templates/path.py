@@ -7,12 +7,16 @@ attributes of Python objects.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from jinja2 import nodes
-
+from anabranch.deferred import deferred
 from anabranch.engine.rules.templates.budget import Evaluate, Refused, TemplateBudget, look_up
 from anabranch.errors import TemplatePathMissing
+
+if TYPE_CHECKING:
+    from jinja2 import nodes
+else:
+    nodes = deferred("jinja2.nodes")
 
 Path: TypeAlias = tuple[str, ...]
 

@@ -6,15 +6,22 @@ Pure. Used by `graph.analysis`. Tokens are Jinja2's, as for evaluation; a text t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from jinja2.lexer import get_lexer
-
-from anabranch.engine.rules.templates.expression import ENVIRONMENT
+from anabranch.dataclass import dataclass
+from anabranch.deferred import deferred
 from anabranch.engine.rules.templates.path import ROOT, Path
 from anabranch.engine.rules.templates.template import compile_template
 from anabranch.engine.rules.templates.text import expressions_in
 from anabranch.errors import TemplateError
+
+if TYPE_CHECKING:
+    from jinja2 import lexer
+
+    from anabranch.engine.rules.templates import expression
+else:
+    lexer = deferred("jinja2.lexer")
+    expression = deferred("anabranch.engine.rules.templates.expression")
 
 _BLANK = ("whitespace",)
 
@@ -77,7 +84,7 @@ def _tokens(source: str) -> Iterator[tuple[str, str, int]]:
     # The lexer turns each line end into one character; offsets must not change.
     plain = source.replace("\r\n", " \n").replace("\r", "\n")
     offset = 0
-    for _, kind, value in get_lexer(ENVIRONMENT).tokeniter(plain, None, state="variable"):
+    for _, kind, value in lexer.get_lexer(expression.ENVIRONMENT).tokeniter(plain, None, state="variable"):
         if kind not in _BLANK:
             yield kind, value, offset
         offset += len(value)

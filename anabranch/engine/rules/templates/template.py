@@ -10,14 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from anabranch.deferred import deferred
 from anabranch.engine.rules.templates.budget import Refused, SecretMisplaced, TemplateBudget, check_size
-from anabranch.engine.rules.templates.expression import Expression
-from anabranch.engine.rules.templates.path import Path
 from anabranch.engine.rules.templates.text import WORKFLOW_EXPRESSIONS_MAX, ExpressionCount, ExpressionSource, split
 from anabranch.engine.rules.values import VALUE_DEPTH_MAX
 from anabranch.errors import SecretNotAllowed, TemplateError, TemplatePathMissing
+
+# With Jinja2, which many workflows never need: most texts have no expressions.
+if TYPE_CHECKING:
+    from anabranch.engine.rules.templates import expression as language
+    from anabranch.engine.rules.templates.expression import Expression
+    from anabranch.engine.rules.templates.path import Path
+else:
+    language = deferred("anabranch.engine.rules.templates.expression")
 
 # Plans keep their compiled templates. This cache serves validation rules that look up the same texts one after the
 # other, so that each text is compiled once. Short texts only: the cache stays within a few tens of megabytes.
@@ -37,7 +44,7 @@ class Template:
         """Raises TemplateError that names the expression; prefer `compile_template`."""
         self.text = text
         self._parts = _compile_parts(text, secrets=secrets)
-        expressions = [part for part in self._parts if isinstance(part, Expression)]
+        expressions = [part for part in self._parts if not isinstance(part, str)]
         self.has_expressions = bool(expressions)
         self.only = expressions[0] if len(self._parts) == len(expressions) == 1 else None
         self.is_expression = self.only is not None
@@ -176,7 +183,7 @@ def _compile_parts(text: str, *, secrets: bool) -> tuple[str | Expression, ...]:
 
 def _compile_expression(source: ExpressionSource, *, secrets: bool) -> Expression:
     try:
-        return Expression(source.text, secrets=secrets)
+        return language.Expression(source.text, secrets=secrets)
     except Refused as refusal:
         error = SecretNotAllowed if isinstance(refusal, SecretMisplaced) else TemplateError
         raise error(f"{_shown(source.text, braces=True)}: {refusal}") from None

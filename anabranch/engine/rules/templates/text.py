@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.templates.budget import Refused
-from anabranch.engine.rules.templates.expression import EXPRESSION_DEPTH_MAX
 
 # 64 KiB of text with expressions: a long letter or prompt. Text without expressions is not limited here.
 TEMPLATE_LENGTH_MAX = 65_536
@@ -19,6 +18,9 @@ TEMPLATE_LENGTH_MAX = 65_536
 # 400 expressions of 2 KiB: more than a page of text needs, and a second of compiling at worst.
 EXPRESSIONS_MAX = 400
 EXPRESSION_LENGTH_MAX = 2_048
+
+# 24 levels: usual expressions have five or six; each level costs stack during evaluation.
+EXPRESSION_DEPTH_MAX = 24
 
 # The limit for all templates of a workflow: compiling an expression takes some 90 µs, so these take half a second. The
 # largest of 2,000 real workflows has a few hundred.

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, TypeAlias
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.events import ERROR_HANDLE, LOOP_HANDLE, ActivationKey, Event
 from anabranch.engine.rules.graph.plan import AGAIN, Body, LoopSpec, Plan, PlanNode
 from anabranch.engine.rules.templates.budget import TemplateBudget

@@ -5,7 +5,7 @@ Made by `opening` from the length of the lease, used by the PostgreSQL dialect o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from anabranch.dataclass import dataclass
 
 # 10 s: no statement of the engine moves more than a few megabytes, so one that takes longer is stuck. A third of the
 # lease if that is shorter, so that a stuck statement is noticed before the lease is lost; but at least 2 s, because a

@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.ports import Outcome, Transition
 from anabranch.engine.store.sql.database_errors import DatabaseErrorKind, DataRefused, DuplicateRefused, LocksHeld
 from anabranch.engine.store.sql.dialect import AsyncCommits, Dialect, Outages

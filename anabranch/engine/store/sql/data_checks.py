@@ -9,11 +9,11 @@ Reading only, one short statement each; `SqlStore` inherits it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import text
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.events import NODE_STATUS, EventType
 from anabranch.engine.store.schema import IS_ENDING, IS_OPEN, metadata

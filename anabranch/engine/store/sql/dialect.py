@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 from sqlalchemy import Connection, Engine, TextClause
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Outcome, Transition
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.run_filter import WantedInput

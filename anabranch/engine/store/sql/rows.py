@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import lru_cache
 from operator import attrgetter, itemgetter
 from typing import Any
 
 import orjson
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.ports import ClaimRequest, InstanceHead, InstanceRow, Transition
 from anabranch.engine.rules.coded.names import variable_and_mark
 from anabranch.engine.rules.events import NODE_STATUS, Event, EventType, Status, SuspendReason

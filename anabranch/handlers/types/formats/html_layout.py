@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.templates.budget import TemplateBudget, check_size
 from anabranch.handlers.types.formats.html_document import CODE, RAW_TEXT, Content, HtmlDocument, HtmlElement
 

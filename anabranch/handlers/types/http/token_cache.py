@@ -13,10 +13,10 @@ import hashlib
 import json
 import logging
 from collections import OrderedDict
-from dataclasses import dataclass
 from secrets import token_hex
 from urllib.parse import urlencode, urlsplit
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.handler_contract import Helpers
 from anabranch.errors import StoreUnavailable
 from anabranch.handlers.types.http.http_answer import reason_of

@@ -16,9 +16,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.graph.control_flow.dominance import DominatorTree
 from anabranch.engine.rules.graph.document import GraphEdge
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.events import DONE_HANDLE, LOOP_HANDLE
 from anabranch.engine.rules.graph.control_flow.dominance import DominatorTree, immediate_dominators
 from anabranch.engine.rules.graph.control_flow.loop_entries import split_entries

@@ -7,11 +7,11 @@ watermark while it removes, so that counts stay right.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
 from anabranch.audit.audit_recording import record_audit_event
+from anabranch.dataclass import dataclass
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store.sql.housekeeping import housekeeping_statements as statements
 from anabranch.engine.store.sql.housekeeping.sql_housekeeping import SqlHousekeeping

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.service.repair import fork_verbs
+from anabranch.engine.rules.repair import fork_plan
 from tests.rest.conftest import Served
 from tests.rest.drawing import chain, echo
 from tests.rest.test_retries import calling, failed
@@ -86,7 +86,7 @@ async def test_what_cannot_be_forked_says_why(served: Served):
 async def test_a_log_over_the_limit_is_not_forked(served: Served, monkeypatch: pytest.MonkeyPatch):
     await served.save(echo())
     done = await served.ended(await served.start("echo"))
-    monkeypatch.setattr(fork_verbs, "FORK_ROWS_MAX", 2)
+    monkeypatch.setattr(fork_plan, "FORK_ROWS_MAX", 2)
     refused = await fork(served, done, redo=[{"nodeID": "end"}])
     assert (refused.status, refused.code) == (422, "RUN_TOO_LARGE")
 

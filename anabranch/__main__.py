@@ -6,8 +6,6 @@ unwound, and transactions are rolled back. Long-running processes and `run` inst
 handler the first process of a container would ignore SIGTERM.
 """
 
-import atexit
-import gc
 import os
 import signal
 import sys
@@ -16,16 +14,10 @@ from types import FrameType
 
 EXIT_TERMINATED = 128 + signal.SIGTERM
 
-# What is imported stays. With the collector's default of 700 new objects a quarter of the time of a short command went
-# into walks over all of it, the last one when the interpreter ends. No command imports 200,000 objects; one that opens
-# a database takes them from the collector (`cli.session`), and one that holds many runs sets thresholds of its own.
-OBJECTS_PER_COLLECTION = 200_000
-
 
 def main() -> None:
     """Run one command and leave with its exit code; 143 if SIGTERM has ended it."""
-    gc.set_threshold(OBJECTS_PER_COLLECTION)
-    atexit.register(gc.freeze)
+    import_module("anabranch.cli.own_process").begin()
     is_ours = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL  # not where a caller has us ignore it
     if is_ours:
         signal.signal(signal.SIGTERM, _end)

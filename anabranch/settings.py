@@ -38,7 +38,7 @@ from anabranch.engine.rules.shared.blame import CRASHES_MAX
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit, parse_log_limit, parse_size
 from anabranch.errors import SettingsError
 
-# Only to read the files.
+# Needed only to read the files:
 if TYPE_CHECKING:
     import tomllib
 

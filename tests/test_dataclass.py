@@ -53,6 +53,8 @@ def seen_of(decorator: Callable[..., Any], arguments: dict[str, bool]) -> list[A
     one, same, other = parcel(weight=1), parcel(weight=1, _key="other"), parcel(weight=1, items=[2], kind=3)
     return [
         str(inspect.signature(parcel)),
+        str(inspect.signature(parcel, eval_str=True)),
+        repr(parcel.__dataclass_params__),
         parcel.__match_args__,
         [field.name for field in dataclasses.fields(parcel)],
         hasattr(one, "__dict__"),
@@ -166,6 +168,69 @@ def test_dataclasses_inherit_and_subclasses_of_frozen_ones_may_have_more(decorat
     assert more.extra == 5  # type: ignore[attr-defined]
     with pytest.raises(dataclasses.FrozenInstanceError):
         more.a = 2
+
+
+@pytest.mark.parametrize("decorator", DECORATORS.values(), ids=list(DECORATORS))
+def test_frozen_ones_inherit_from_frozen_ones_only(decorator: Callable[..., Any]) -> None:
+    @decorator(frozen=True)
+    class Frozen:
+        a: int
+
+    @decorator(frozen=True)
+    class Derived(Frozen):
+        b: int = 2
+
+    @decorator
+    class Open:
+        a: int
+
+    assert Derived(1) == Derived(1, 2) and repr(Derived(1)).endswith("Derived(a=1, b=2)")
+    with pytest.raises(TypeError, match="cannot inherit non-frozen dataclass from a frozen one"):
+        decorator(type("Thawed", (Frozen,), {}))
+    with pytest.raises(TypeError, match="cannot inherit frozen dataclass from a non-frozen one"):
+        decorator(frozen=True)(type("Late", (Open,), {}))
+
+
+@pytest.mark.parametrize("decorator", DECORATORS.values(), ids=list(DECORATORS))
+def test_what_is_rare_is_made_as_the_standard_library_does(decorator: Callable[..., Any]) -> None:
+    @decorator(frozen=True)
+    class Rare:
+        given: dataclasses.InitVar[int]
+        unhashable: list[int] = dataclasses.field(default_factory=list, hash=False)
+
+        def __post_init__(self, given: int) -> None:
+            self.unhashable.append(given)
+
+    @decorator(frozen=True)
+    class Named:
+        set: int
+        factory: list[int] = dataclasses.field(default_factory=list)
+        _set: int = 3
+
+    assert Rare(1).unhashable == [1] and hash(Rare(1)) == hash(Rare(2))
+    assert (Named(1).set, Named(1).factory, Named(1)._set) == (1, [], 3)
+
+
+@pytest.mark.parametrize("decorator", DECORATORS.values(), ids=list(DECORATORS))
+def test_a_field_without_a_default_comes_before_those_with_one(decorator: Callable[..., Any]) -> None:
+    class Wrong:
+        a: int = 1
+        b: int  # type: ignore[misc]
+
+    with pytest.raises(TypeError, match="non-default argument 'b' follows default argument"):
+        decorator(Wrong)
+
+
+@pytest.mark.parametrize("decorator", DECORATORS.values(), ids=list(DECORATORS))
+def test_pytest_shows_which_fields_differ(decorator: Callable[..., Any]) -> None:
+    @decorator
+    class Pair:
+        left: int
+        right: int
+
+    with pytest.raises(AssertionError) as failed:
+        assert Pair(1, 2) == Pair(1, 3)
+    assert "Differing attributes" in str(failed.value)
 
 
 @pytest.mark.parametrize("decorator", DECORATORS.values(), ids=list(DECORATORS))

@@ -6,12 +6,11 @@ Called by every command that opens the database, and by `target`, which may use 
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from anabranch.cli import nearby_databases
+from anabranch.cli import nearby_databases, own_process
 from anabranch.cli.options import DatabaseOptions
 from anabranch.cli.user_code import import_user_code
 from anabranch.dataclass import dataclass
@@ -87,5 +86,5 @@ def open_session(
             creates=creates,
             connect_wait_s=settings.database_wait_ms / 1000,
         )
-    gc.freeze()  # what is imported by now stays: a collection need not walk over it
+    own_process.freeze_imports()
     return CommandSession(settings, at.tenant)

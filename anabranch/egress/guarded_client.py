@@ -20,7 +20,7 @@ from anabranch.egress.request import BODY_BYTES_MAX, EgressRequest
 from anabranch.errors import EgressRefused, HttpAnswerInvalid, HttpRefused, HttpTimeout, HttpUnreachable
 from anabranch.handlers.types.http_port import HttpAnswer, HttpCall
 
-# Only to send a request: aiohttp takes more than a tenth of a second to import, and most runs send nothing.
+# Needed only to send a request; aiohttp takes more than a tenth of a second to import:
 if TYPE_CHECKING:
     import aiohttp
     import yarl

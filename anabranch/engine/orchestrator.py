@@ -267,10 +267,11 @@ class Orchestrator:
 
     # -- stimuli --------------------------------------------------------------------------
     async def create_run(self, head: InstanceHead, plan: AnyPlan, started: Started) -> StartResult:
-        """Create an instance, owned here if `begin`. A child may be asked for again: it is created once.
+        """Create an instance, owned here if `begin`.
 
-        Raises StoreUnavailable, or NotFound if its workflow is deleted or, with `only_active`, another
-        version is active.
+        A child that is asked for again while it is being created, or is owned here already, is created once; the
+        answer goes to who has asked last. Raises StoreUnavailable, also if somebody else asks after this call, or
+        NotFound if its workflow is deleted or, with `only_active`, another version is active.
         """
         if self._stopping:
             raise StoreUnavailable(f"run {head.instance_id} was not started: this process is stopping")
@@ -280,15 +281,17 @@ class Orchestrator:
             owned = self._new_run(head, plan, started, created)
             self._owned.add(owned)
         elif owned.is_new:
-            # Its parent was lost and adopted again meanwhile. Another creation beside the first would only be refused.
-            owned.answer_start(StoreUnavailable(f"run {head.instance_id}: its start was repeated"))
+            # An earlier attempt of the parent's node has asked for it, perhaps before this process lost the parent and
+            # adopted it again. A second creation would take the place of the first in memory, and not in the store.
+            owned.answer_start(StoreUnavailable(f"run {head.instance_id}: a later attempt awaits its creation"))
             owned.created = created
         else:
             return StartResult(owned.instance_id, owned.state.status, created=False)
         try:
             return await _patiently(created)
         except TimeoutError:
-            self._owned.evict(owned)
+            if owned.created is created:  # else a later attempt awaits it
+                self._owned.evict(owned)
             message = f"run {head.instance_id} could not be stored within {REQUEST_PATIENCE_S:.0f} s"
             raise StoreUnavailable(message, hint="Start it again with the same idempotency key.") from None
 
@@ -425,11 +428,11 @@ class Orchestrator:
         return bool(planned.transitions)
 
     def _set_families_apart(self, batch: _Batch) -> _Batch:
-        """Pass transitions that may wait for the lock of a parent or child to the family loops, and all of parents;
-        returns the others.
+        """Move transitions of parents, and those that may wait for the lock of a parent or child, to the family loops;
+        returns the rest.
 
-        Ends of children raise a parent's version, so it is committed together with them; otherwise it would keep losing
-        against them.
+        Ends of children raise the version of their parent, so its transitions are committed together with them;
+        otherwise they would keep losing against them.
         """
         families = [
             pending

@@ -26,7 +26,7 @@ from anabranch.service.repair.fork_verbs import PlannedFork
 from anabranch.service.runs.run_waits import RunWaits
 from anabranch.service.workflow_service import WorkflowService
 
-# Only to fork a run.
+# Needed only to fork a run:
 if TYPE_CHECKING:
     from anabranch.durable import history_replay
 else:

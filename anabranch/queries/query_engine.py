@@ -23,7 +23,7 @@ from anabranch.queries.saved.saved_queries import DataQuery, DataSource, SavedQu
 from anabranch.queries.sources import LocalPaths, ReadyUrl, ServerSource, SqliteSource, read_source
 from anabranch.queries.urls import SourceUrls
 
-# Only to run a query.
+# Needed only to run a query:
 if TYPE_CHECKING:
     from anabranch.queries import driver_process, parameters, query_execution, query_session, statement
     from anabranch.queries.drivers import driver_requests
@@ -53,9 +53,13 @@ class QueryEngine:
         self._hosts = hosts
         self._local_paths = local_paths
         self._limits = limits or Limits()
+        self._is_stopped = False
 
     @cached_property
     def _executions(self) -> query_execution.Executions:
+        """Made for the first query."""
+        if self._is_stopped:
+            raise RuntimeError("queries have been stopped")
         return query_execution.Executions(self._limits)
 
     async def run_query(
@@ -78,8 +82,8 @@ class QueryEngine:
         url = await self._urls.decrypt_url(saved_source)
         # Names are resolved and paths followed here, which may take its time: not on the event loop.
         source = await asyncio.to_thread(read_source, url, self._local_paths)
-        read = _statement(query, source.kind)
-        work = query_session.QueryExecution(read, values, query.writes, query.timeout_ms, self._limits, as_in_node)
+        prepared = _statement(query, source.kind)
+        work = query_session.QueryExecution(prepared, values, query.writes, query.timeout_ms, self._limits, as_in_node)
         try:
             opening = self._opening(source, url, self._limits.connect_timeout_ms)
             answer = await self._executions.run(_pool_key(saved_source, url), opening, work)
@@ -100,7 +104,8 @@ class QueryEngine:
 
     async def stop(self, *, patience_s: float = math.inf) -> None:
         """Interrupt what runs and disconnect; may be called twice. Queries have that long to notice, and a limit."""
-        if "_executions" in vars(self):
+        self._is_stopped = True
+        if "_executions" in vars(self):  # else there was no query
             await self._executions.stop(patience_s=patience_s)
 
     def _opening(

@@ -663,9 +663,10 @@ def _nothing_is_unpickled(source: Source, known_modules: frozenset[str]) -> Iter
 def _dataclasses_are_our_own(source: Source, known_modules: frozenset[str]) -> Iterator[tuple[int, str]]:
     if component_of(source.module) in ("dataclass", "handlers.sandbox.inside"):  # the sandbox imports nothing of ours
         return
-    for name, line in source.names_from("dataclasses"):
-        if name == "dataclass":
-            yield line, "dataclasses: take `dataclass` from anabranch.dataclass, where a class costs less to define"
+    imported = [line for name, line in source.names_from("dataclasses") if name == "dataclass"]
+    read = [line for name, line in source.dotted_names() if name == "dataclasses.dataclass"]
+    for line in imported + read:
+        yield line, "dataclasses: take `dataclass` from anabranch.dataclass, where a class costs less to define"
 
 
 def _docstrings_say_something(source: Source, known_modules: frozenset[str]) -> Iterator[tuple[int, str]]:

@@ -184,6 +184,21 @@ def test_a_run_of_one_node_ends_without_a_collection(write: Write, folder: Path)
     assert done.stdout.splitlines()[-1] == "0"
 
 
+def test_a_command_within_another_process_leaves_its_collector_alone(write: Write, folder: Path) -> None:
+    write("one.json", ONE_NODE)
+    program = (
+        "import gc\n"
+        "from contextlib import suppress\n"
+        "from anabranch.cli import entry\n"
+        "import sys; sys.argv = ['anabranch', 'run', 'one.json']\n"
+        "with suppress(SystemExit): entry.main()\n"
+        "print(gc.get_freeze_count())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[-1] == "0"
+
+
 @pytest.mark.parametrize("name", ["anabranch", "anabranch.handlers", "anabranch.service"])
 def test_every_exported_name_is_where_its_package_looks_for_it(name: str) -> None:
     package = __import__(name, fromlist=["__all__"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.ownership.owned_instances import StartResult
+from anabranch.engine.ownership.owned_instances import OwnedInstance, StartResult
 from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import Started
@@ -16,7 +16,7 @@ from anabranch.engine.rules.values import Payload
 from anabranch.errors import StoreUnavailable
 from anabranch.service.runs.child_runs import DEPTH_MAX
 from tests.engine import nodes
-from tests.engine.conftest import TENANT, MakeProcess, Process, until
+from tests.engine.conftest import TENANT, MakeProcess, Process, turns_until, until
 from tests.engine.drawing import QUICK_RETRY, drawn, node
 
 # Of a worker that is to be lost: its leases are ended by hand, or by time where a commit is still on its way.
@@ -286,37 +286,77 @@ async def create_again(process: Process, child: InstanceHead) -> StartResult:
     return await process.engine.orchestrator.create_run(later, plan, Started(Payload.of({})))
 
 
+class SlowCreation:
+    """A child whose creation is on its way to the store until `goes_on` is set."""
+
+    def __init__(self, process: Process) -> None:
+        self.goes_on = asyncio.Event()
+        self.creations: list[InstanceHead] = []
+        self._process = process
+        self._commit = process.engine.store.commit
+        process.engine.store.commit = self._slow  # type: ignore[method-assign]
+
+    async def begin(self) -> OwnedInstance:
+        """Start a parent; returns the child once it is on its way."""
+        # The node of the parent, which gets the first answer, tries no more in this test.
+        late = {"maxAttempts": 2, "backoff": {"kind": "fixed", "base": "1h"}}
+        await self._process.run(calls("calls", "gated", retry=late))
+        await until(lambda: self.creations)
+        holder = self.held()
+        assert holder is not None
+        return holder
+
+    def held(self) -> OwnedInstance | None:
+        """The child as this process owns it."""
+        return self._process.engine.orchestrator.owned.get(self.creations[0].instance_id)
+
+    async def _slow(self, transitions: Any, **how: Any) -> Any:
+        born = [each.new_run for each in transitions if each.new_run is not None and each.new_run.parent_id is not None]
+        self.creations.extend(born)
+        if born:
+            await self.goes_on.wait()
+        return await self._commit(transitions, **how)
+
+
 async def test_a_child_that_is_asked_for_again_while_it_is_being_stored_is_created_once(process: Process) -> None:
     await save(process, gated("gated", "once"))
-    commit, goes_on = process.engine.store.commit, asyncio.Event()
-    creations: list[InstanceHead] = []
-
-    async def slow_creation(transitions: Any, **how: Any) -> Any:
-        born = [each.new_run for each in transitions if each.new_run is not None and each.new_run.parent_id is not None]
-        creations.extend(born)
-        if born:
-            await goes_on.wait()
-        return await commit(transitions, **how)
-
-    process.engine.store.commit = slow_creation  # type: ignore[method-assign]
-    # The node of the parent, which has the first answer, tries no more in this test.
-    late = {"maxAttempts": 2, "backoff": {"kind": "fixed", "base": "1h"}}
-    await process.run(calls("calls", "gated", retry=late))
-    await until(lambda: creations)
-    holder = process.engine.orchestrator.owned.get(creations[0].instance_id)
-    assert holder is not None
+    slow = SlowCreation(process)
+    holder = await slow.begin()
     first_answer = holder.created
     assert first_answer is not None
-    again = asyncio.create_task(create_again(process, creations[0]))
+    again = asyncio.create_task(create_again(process, slow.creations[0]))
     await until(first_answer.done)
-    goes_on.set()
+    slow.goes_on.set()
 
     assert (await again).created
-    assert process.engine.orchestrator.owned.get(creations[0].instance_id) is holder
+    assert slow.held() is holder
     nodes.open_gate("once")
-    assert (await process.ended(creations[0].instance_id))["output"] == {"passed": "once"}
-    assert len(creations) == 1
+    assert (await process.ended(holder.instance_id))["output"] == {"passed": "once"}
+    assert len(slow.creations) == 1
     assert list(nodes.calls.values()) == [1]
+
+
+async def test_who_has_lost_patience_with_a_creation_does_not_end_it_for_who_asks_next(process: Process) -> None:
+    await save(process, gated("gated", "patient"))
+    slow = SlowCreation(process)
+    holder = await slow.begin()
+    assert holder.created is not None
+    holder.created.set_exception(TimeoutError())
+    again = create_again(process, slow.creations[0])
+    again.send(None)  # it asks before the one without patience hears of it
+    await turns_until(lambda: nodes_failed(process))
+
+    assert slow.held() is holder
+    slow.goes_on.set()
+    await until(lambda: nodes.calls)
+    nodes.open_gate("patient")
+    assert (await process.ended(holder.instance_id))["output"] == {"passed": "patient"}
+    again.close()
+
+
+def nodes_failed(process: Process) -> bool:
+    """Whether the attempt of a node has failed."""
+    return any(event.type == "NODE_ATTEMPT_FAILED" for _, event in process.log.events)
 
 
 async def test_a_child_that_executes_goes_on_when_it_is_asked_for_again(process: Process) -> None:

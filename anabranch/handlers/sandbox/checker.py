@@ -18,7 +18,7 @@ from anabranch.deferred import deferred
 from anabranch.handlers.sandbox.code_jobs import CodeProblem
 from anabranch.handlers.sandbox.inside import sealed_wire as wire
 
-# Only to check code.
+# Needed only to check code:
 if TYPE_CHECKING:
     from anabranch.handlers.sandbox import sealed_process
 else:

@@ -28,7 +28,7 @@ from anabranch.handlers.sandbox.concurrency_limiter import ConcurrencyLimiter
 from anabranch.handlers.sandbox.inside import sealed_wire as wire
 from anabranch.handlers.types.http_port import HttpSender
 
-# Only to run code.
+# Needed only to run code:
 if TYPE_CHECKING:
     from anabranch.handlers.sandbox import conversation as conversing
     from anabranch.handlers.sandbox import pool as pooling

@@ -25,7 +25,7 @@ from anabranch.queries.sources import LocalPaths, ReadyUrl, ServerSource, Sqlite
 from anabranch.queries.urls import SourceUrls
 from anabranch.service.documents import Problem, check_fields, check_name, refused
 
-# Only to save a query.
+# Needed only to save a query:
 if TYPE_CHECKING:
     from anabranch.queries import parameters as declared
     from anabranch.queries import statement as sql

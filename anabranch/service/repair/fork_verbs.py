@@ -29,7 +29,7 @@ from anabranch.service.repair.retry_verbs import RetryVerbs
 from anabranch.service.runs.start_verbs import check_entry_point, input_payload, new_run_id, root_head, test_head
 from anabranch.service.runs.testing_verbs import TestingVerbs
 
-# Only to fork a run.
+# Needed only to fork a run:
 if TYPE_CHECKING:
     from anabranch.engine.rules.repair import coded_fork, fork_plan
 else:

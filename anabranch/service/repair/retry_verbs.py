@@ -36,7 +36,7 @@ from anabranch.run_requests import RETRY, RetryOptions
 from anabranch.service.runs.run_verbs import RunVerbs
 from anabranch.service.runs.run_view import activations_in
 
-# Only to retry a run.
+# Needed only to retry a run:
 if TYPE_CHECKING:
     from anabranch.engine.rules.repair import retry_plan
 else:

@@ -13,6 +13,7 @@ from anabranch.deferred import deferred
 from anabranch.engine.rules.templates.budget import Evaluate, Refused, TemplateBudget, look_up
 from anabranch.errors import TemplatePathMissing
 
+# Needed only for texts with expressions:
 if TYPE_CHECKING:
     from jinja2 import nodes
 else:

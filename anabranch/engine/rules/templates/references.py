@@ -15,6 +15,7 @@ from anabranch.engine.rules.templates.template import compile_template
 from anabranch.engine.rules.templates.text import expressions_in
 from anabranch.errors import TemplateError
 
+# Needed only for texts with expressions:
 if TYPE_CHECKING:
     from jinja2 import lexer
 

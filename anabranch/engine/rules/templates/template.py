@@ -18,7 +18,7 @@ from anabranch.engine.rules.templates.text import WORKFLOW_EXPRESSIONS_MAX, Expr
 from anabranch.engine.rules.values import VALUE_DEPTH_MAX
 from anabranch.errors import SecretNotAllowed, TemplateError, TemplatePathMissing
 
-# With Jinja2, which many workflows never need: most texts have no expressions.
+# Needed only for texts with expressions; it imports Jinja2:
 if TYPE_CHECKING:
     from anabranch.engine.rules.templates import expression as language
     from anabranch.engine.rules.templates.expression import Expression

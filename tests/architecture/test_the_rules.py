@@ -73,7 +73,11 @@ BAD = [
     ("anabranch.engine.rules.decide", "text = open('x').read()", "pure rules: open is used"),
     ("anabranch.durable.journal", "import pickle", "safety: pickle runs what it reads"),
     ("anabranch.durable.journal", "from dataclasses import dataclass, field", "dataclasses: take `dataclass` from"),
-    ("anabranch.durable.journal", "import dataclasses\n@dataclasses.dataclass\nclass A: ...", "dataclasses: take `dataclass`"),
+    (
+        "anabranch.durable.journal",
+        "import dataclasses\n@dataclasses.dataclass\nclass A: ...",
+        "dataclasses: take `dataclass`",
+    ),
     ("anabranch.engine.queues.jobs", 'def f():\n    """See `Jobs.f`."""\n    return 1', "only names another one"),
     (
         "anabranch.engine.ports",

@@ -1,4 +1,5 @@
-"""PostgreSQL finds runs that are asked for by their ids without reading the index of all open runs.
+"""PostgreSQL finds runs that are asked for by their ids without reading the index of all open runs, and no step of a
+purge reads what an earlier one has read.
 
 It plans a statement once for each connection, and when it last looked at its tables, few runs were open, as is usual:
 then that index seems to be the smallest one, and each transition would read all of it until the next plan.
@@ -102,3 +103,16 @@ def test_others_who_ask_by_ids_do_not_read_the_index_of_all_open_runs(statement:
         plan = plan_of(connection, statement)
     assert reads_of_runs(plan)
     assert not any(OF_ALL_OPEN_RUNS in line for line in plan), plan
+
+
+@pytest.mark.parametrize("by_workflow", [False, True])
+def test_each_step_of_a_purge_begins_where_the_last_one_ended(by_workflow: bool, postgres_url: str) -> None:
+    statement = housekeeping_statements.purgeable(
+        PostgresqlDialect.row_lock, by_workflow=by_workflow, statuses=0, bounded=True
+    )
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(ENDED_RUNS)
+        connection.execute("ANALYZE workflow_instances")
+        plan = plan_of(connection, statement)
+    assert [line for line in plan if "Index Cond" in line and "(ROW(created_at, instance_id) > ROW(" in line], plan
+    assert not any("Sort" in line for line in plan), plan

@@ -176,25 +176,26 @@ DROP_EMPTY_COUNT = text("""
 
 _NEXT_RUNS = """
     FROM workflow_instances
-    WHERE tenant_id = :tenant_id
-      AND (created_at > :created_at OR created_at = :created_at AND instance_id > :instance_id)
+    WHERE tenant_id = :tenant_id AND (created_at, instance_id) > (:created_at, :instance_id)
     ORDER BY created_at, instance_id"""
 
 
 @cache
-def purgeable(row_lock: str, *, by_workflow: bool, statuses: int) -> TextClause:
-    """The ended runs that meet the conditions of a purge, among the next runs of a tenant in the order of creation,
-    except children of open parents.
+def purgeable(row_lock: str, *, by_workflow: bool, statuses: int, bounded: bool) -> TextClause:
+    """The ended runs that meet the conditions of a purge, among the next runs of a tenant in the order of creation (of
+    `bounded` ones up to a run), except children of open parents.
 
-    Scans a limited number of runs, by ix_instance_listing.
+    Scans ix_instance_listing from the last run of the step before up to the last that it needs.
     """
     conditions = "AND workflow_id = :workflow_id" if by_workflow else ""
+    if bounded:
+        conditions += " AND (created_at, instance_id) <= (:end_created_at, :end_instance_id)"
     if statuses:
         conditions += f" AND status IN ({', '.join(f':status_{number}' for number in range(statuses))})"
     return text(f"""
         SELECT {_OF_REMOVED} FROM workflow_instances AS i
-        WHERE tenant_id = :tenant_id AND completed_at <= :until AND {_HAS_NO_OPEN_PARENT} {conditions}
-          AND instance_id IN (SELECT instance_id {_NEXT_RUNS} LIMIT :looked_at)
+        WHERE tenant_id = :tenant_id AND (created_at, instance_id) > (:created_at, :instance_id)
+          AND completed_at <= :until AND {_HAS_NO_OPEN_PARENT} {conditions}
         ORDER BY created_at, instance_id LIMIT :limit {row_lock}
     """)
 

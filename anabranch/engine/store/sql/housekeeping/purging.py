@@ -75,10 +75,14 @@ class Purging(SqlHousekeeping):
                 end = connection.execute(statements.END_OF_LOOK, look).one_or_none()
                 found = connection.execute(
                     statements.purgeable(
-                        self.dialect.row_lock, by_workflow=wanted.workflow_id is not None, statuses=len(wanted.statuses)
+                        self.dialect.row_lock,
+                        by_workflow=wanted.workflow_id is not None,
+                        statuses=len(wanted.statuses),
+                        bounded=end is not None,
                     ),
                     {
                         **look,
+                        **({} if end is None else {"end_created_at": end[0], "end_instance_id": str(end[1])}),
                         "until": wanted.ended_before,
                         "workflow_id": wanted.workflow_id,
                         "limit": RUNS_AT_ONCE,

@@ -59,7 +59,7 @@ await backend.stop();
 const about = JSON.parse(readFileSync(new URL("node_modules/openworkflow/package.json", `file://${process.cwd()}/`)));
 console.log(JSON.stringify({
   version: about.version,
-  steps_per_s: (runs * steps) / ((ended - accepted) / 1000),
+  steps_per_s: (runs * steps) / ((ended - began) / 1000),
   starts_per_s: runs / ((accepted - began) / 1000),
   lone_p50_ms: lone.sort((a, b) => a - b)[Math.floor(lone.length / 2)],
   cpu_ms_per_step: (cpuAfter - cpuBefore) / (runs * steps),

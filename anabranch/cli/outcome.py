@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anabranch.cli.output import print_document, print_line, print_note
-from anabranch.cli.program_name import command
+from anabranch.cli.program import command
 from anabranch.dataclass import dataclass
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.instants import from_iso

@@ -19,7 +19,7 @@ from rich.text import Text
 from anabranch.cli.event_lines import event_line, shown_name
 from anabranch.cli.outcome import seconds
 from anabranch.cli.output import shown
-from anabranch.cli.program_name import command
+from anabranch.cli.program import command
 from anabranch.engine.rules.event_payloads import SignalAwaited, SignalReceived
 from anabranch.engine.rules.events import ActivationKey, Event, Status
 from anabranch.engine.rules.history import ActivationStatus, ActivationView, History

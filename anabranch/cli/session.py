@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from anabranch.cli import nearby_databases, own_process
+from anabranch.cli import nearby_databases, program
 from anabranch.cli.options import DatabaseOptions
 from anabranch.cli.user_code import import_user_code
 from anabranch.dataclass import dataclass
@@ -86,5 +86,5 @@ def open_session(
             creates=creates,
             connect_wait_s=settings.database_wait_ms / 1000,
         )
-    own_process.freeze_imports()
+    program.freeze_imports()
     return CommandSession(settings, at.tenant)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli import program_name
+from anabranch.cli import program
 from anabranch.cli.options import AsJson
 from anabranch.cli.output import print_answer, print_document, print_line
 from anabranch.errors import InvalidRequest, NotFound
@@ -32,7 +32,7 @@ def new(
         _print_templates(as_json=as_json)
         return
     if folder is None:
-        raise InvalidRequest("FOLDER is missing", hint=f"Name a new folder: {program_name.NAME} new my-project")
+        raise InvalidRequest("FOLDER is missing", hint=f"Name a new folder: {program.NAME} new my-project")
     name = _check_name(folder)
     files = _files_of(template, name)
     try:
@@ -48,7 +48,7 @@ def new(
     go_there = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
     print_answer(
         {"name": name, "folder": str(folder), "template": template, "files": sorted(files)},
-        f"the project {name} is in {folder}; go on with: {go_there}{program_name.NAME} dev",
+        f"the project {name} is in {folder}; go on with: {go_there}{program.NAME} dev",
         as_json=as_json,
     )
 

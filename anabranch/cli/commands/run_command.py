@@ -24,7 +24,7 @@ from anabranch.cli.options import (
 )
 from anabranch.cli.outcome import outcome_of, print_outcome
 from anabranch.cli.output import print_document, print_note, problem_line
-from anabranch.cli.program_name import command
+from anabranch.cli.program import command
 from anabranch.cli.session import CommandSession, open_session
 from anabranch.dataclass import dataclass
 from anabranch.deferred import deferred

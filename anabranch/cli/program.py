@@ -1,7 +1,8 @@
-"""The name of this program for commands in hints, as the user called it."""
+"""This program: its name for commands in hints, as the user called it, and its process."""
 
 from __future__ import annotations
 
+import gc
 import os
 import shlex
 import shutil
@@ -10,6 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 NAME = "anabranch"
+
+_owns_process = False
 
 
 def command(words: Iterable[str]) -> str:
@@ -25,3 +28,15 @@ def _own_name() -> str:
         return NAME
     near = os.path.relpath(called)
     return str(called.absolute()) if near.startswith(os.pardir) else near
+
+
+def own_process() -> None:
+    """Note that this process belongs to the program."""
+    global _owns_process
+    _owns_process = True
+
+
+def freeze_imports() -> None:
+    """Keep collections from walking over what is imported by now. Does nothing in a process of somebody else."""
+    if _owns_process:
+        gc.freeze()

@@ -155,7 +155,13 @@ def test_a_run_of_one_node_loads_only_what_that_node_needs(write: Write, folder:
     assert not unused and loaded.isdisjoint(f"anabranch.{each}" for each in (*of_other_nodes, *of_coded_runs))
 
 
-def test_a_command_collects_rarely_and_not_when_it_ends() -> None:
+def last_line_of(program: str, folder: Path) -> str:
+    """What a program in a process of its own prints last."""
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[-1]
+
+
+def test_a_command_collects_rarely_and_not_when_it_ends(folder: Path) -> None:
     program = (
         "import atexit, gc\n"
         "atexit.register(lambda: print(gc.get_threshold()[0], gc.get_freeze_count() > 0))\n"  # called after the others
@@ -163,9 +169,8 @@ def test_a_command_collects_rarely_and_not_when_it_ends() -> None:
         "from anabranch.__main__ import main\n"
         "main()"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
-    assert done.stdout.splitlines()[-1] == "200000 True"
+    assert last_line_of(program, folder) == "200000 True"
 
 
 def test_a_run_of_one_node_ends_without_a_collection(write: Write, folder: Path) -> None:
@@ -179,9 +184,8 @@ def test_a_run_of_one_node_ends_without_a_collection(write: Write, folder: Path)
         "before = collections()\n"
         "main()"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
 
-    assert done.stdout.splitlines()[-1] == "0"
+    assert last_line_of(program, folder) == "0"
 
 
 def test_a_command_within_another_process_leaves_its_collector_alone(write: Write, folder: Path) -> None:
@@ -194,9 +198,8 @@ def test_a_command_within_another_process_leaves_its_collector_alone(write: Writ
         "with suppress(SystemExit): entry.main()\n"
         "print(gc.get_freeze_count())"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
 
-    assert done.stdout.splitlines()[-1] == "0"
+    assert last_line_of(program, folder) == "0"
 
 
 @pytest.mark.parametrize("name", ["anabranch", "anabranch.handlers", "anabranch.service"])

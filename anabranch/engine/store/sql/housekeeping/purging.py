@@ -66,13 +66,8 @@ class Purging(SqlHousekeeping):
             with self._alone(connection) as counted_until:
                 if counted_until is None:
                     return None
-                look = {
-                    "tenant_id": wanted.tenant_id,
-                    "created_at": after[0],
-                    "instance_id": after[1],
-                    "looked_at": RUNS_LOOKED_AT,
-                }
-                end = connection.execute(statements.END_OF_LOOK, look).one_or_none()
+                look = {"tenant_id": wanted.tenant_id, "created_at": after[0], "instance_id": after[1]}
+                end = connection.execute(statements.END_OF_LOOK, {**look, "looked_at": RUNS_LOOKED_AT}).one_or_none()
                 found = connection.execute(
                     statements.purgeable(
                         self.dialect.row_lock,
